@@ -1,4 +1,4 @@
-"""What the identity of an effect costs: the same run with ``once=`` and without it."""
+"""The cost of an effect's identity: the same run with and without ``once=``."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ ONCE = refund.but(once="order_id")
 
 
 def claims() -> None:
-    """CPU and bytes of a call with an identity, and of a claim beside a million others."""
+    """CPU and bytes of a call with an identity, and of a claim among a million others."""
     with tempfile.TemporaryDirectory() as folder:
         plain, once, far = (Path(folder) / f"{name}.db" for name in ("plain", "once", "far"))
         figures = measure({"with once=": _runs(ONCE, once), "without": _runs(refund, plain)})
@@ -39,7 +39,7 @@ def claims() -> None:
         calls = _count(once)
         more = (_size(once) - _size(plain)) / calls
         print(f"  {more:.0f} bytes more a call (aim <= {AIM_BYTES})")
-        # Made by one run, so that there are tables.
+        # Made by one run, so that the tables exist.
         measure({"": _runs(ONCE, far)}, rounds=1)
         _fill(far)
         figures = measure({"beside a million": _runs(ONCE, far), "beside few": _runs(ONCE, once)})
@@ -74,7 +74,7 @@ def _size(path: Path) -> int:
 
 
 def _fill(path: Path) -> None:
-    """Add effects of runs that have ended, with ids in any order."""
+    """Add effects of runs that have ended, with ids in random order."""
     with closing(sqlite3.connect(path)) as connection:
         connection.execute(
             "INSERT INTO effects (id, started_at, ended_at, run_no, call, state, name, key) "

@@ -40,8 +40,8 @@ async def store(key: str) -> dict[str, str]:
 
 
 def journal() -> None:
-    """CPU and bytes of a durable step, in a short and in a long run, of tools that read and that
-    write, since they differ in barriers.
+    """CPU and bytes of a durable step, in a short and in a long run, for tools that read and tools
+    that write, because these differ in barriers.
     """
     print("durable run, scripted model in process")
     for tool in (lookup, store):
@@ -62,33 +62,33 @@ def _show(tool: upshot.Tool, steps: int, spent: tuple[float, ...]) -> None:
 
 @dataclass(slots=True)
 class Tape:
-    """What one run gave its journal: groups of entries, each ended by a barrier."""
+    """What one run wrote to its journal: groups of entries, each ended by a barrier."""
 
     groups: list[list[Entry]] = field(default_factory=lambda: [[]])
 
     def renamed(self, run_id: str) -> Tape:
-        """The same for another run."""
+        """Return the same for another run."""
         return Tape([[e._replace(run_id=run_id, epoch=0) for e in group] for group in self.groups])
 
     @property
     def size_bytes(self) -> int:
-        """Of all bodies."""
+        """Return the size of all bodies."""
         return sum(len(entry.body) for group in self.groups for entry in group)
 
 
 class TapedJournal(SqliteJournal):
-    """A journal that also notes what it is given."""
+    """A journal that also records its input."""
 
     tape: Tape | None = None
 
     def append(self, event: Event, *, epoch: int | None = None) -> None:
-        """Note the entry, and take it."""
+        """Record the entry, and append it."""
         super().append(event, epoch=epoch)
         if self.tape is not None:
             self.tape.groups[-1].append(to_entry(event, event.run_id, event.seq, 0))
 
     async def durable(self, run_id: str, seq: int, *, epoch: int | None = None) -> None:
-        """Note the barrier, and wait."""
+        """Record the barrier, and wait."""
         if self.tape is not None:
             self.tape.groups.append([])
         await super().durable(run_id, seq, epoch=epoch)
@@ -129,7 +129,7 @@ async def _measure(
 
 
 async def run_steps(steps: int, log: upshot.Journal | None, tool: upshot.Tool) -> None:
-    """A run with so many calls of *tool*."""
+    """Make a run with *steps* calls of *tool*."""
     calls = [upshot.ToolCall(f"c{n}", tool.name, {"key": f"k{n}"}) for n in range(steps)]
     budget = upshot.Budget(max_turns=None)
     agent = upshot.Agent("bench", tools=[tool], budget=budget)
@@ -139,7 +139,7 @@ async def run_steps(steps: int, log: upshot.Journal | None, tool: upshot.Tool) -
 
 
 async def _feed(writer: Writer, tape: Tape) -> None:
-    """The same entries and barriers for the writer, by a bare loop."""
+    """Feed the same entries and barriers to the writer in a bare loop."""
     for group in tape.groups:
         for entry in group:
             writer.put(entry)
@@ -148,7 +148,7 @@ async def _feed(writer: Writer, tape: Tape) -> None:
 
 
 async def _write_here(connection: Database, tape: Tape) -> None:
-    """The same transactions in this thread."""
+    """Make the same transactions in this thread."""
     ends: dict[str, RunEnd] = {}
     for group in tape.groups:
         if group:

@@ -1,8 +1,8 @@
 """A durable run in PostgreSQL, against psycopg inserting the same bytes with the same commits.
 
-Where a program waits between two commits each of them costs more than twice what it does in a
-tight loop: threads are woken, and caches are cold. So psycopg inserts them at the same moments of
-the same run, and the tight loop is shown beside it.
+If a program waits between two commits, each of them costs more than twice as much as in a tight
+loop, because threads are woken and caches are cold. So psycopg inserts at the same moments of the
+same run, and the tight loop is shown next to it.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ _ROW = "INSERT INTO bare VALUES (%s, %s, %s, %s, %s, %s, %s)"
 
 
 class BareJournal(MemoryJournal):
-    """Keeps a run in memory, and inserts at each barrier what a journal was given in such a run.
+    """Keeps a run in memory, and inserts at each barrier what a journal received in such a run.
 
     Args:
-        tape: That run, of which each group is inserted once.
+        tape: A recording of that run; each group is inserted once.
         insert: Inserts a group and commits.
     """
 
@@ -62,7 +62,7 @@ class BareJournal(MemoryJournal):
 
 
 def postgres() -> None:
-    """CPU of a durable step in this process, of tools that read and that write."""
+    """CPU of a durable step in this process, for tools that read and tools that write."""
     if NAMED not in os.environ and find_postgres() is None:
         print("durable run in PostgreSQL: there is none here, `make postgres` installs it")
         return
@@ -81,8 +81,8 @@ def postgres() -> None:
 
 
 async def _measure(server: PostgresServer, tool: upshot.Tool) -> list[float]:
-    """Median CPU seconds: durable, psycopg alone within a run that is kept in memory, that run
-    without it, no journal, psycopg alone and the committer alone in a tight loop.
+    """Return median CPU seconds: durable, psycopg alone within a run that is kept in memory, that
+    run without it, no journal, psycopg alone and the committer alone in a tight loop.
     """
     import psycopg
 
@@ -123,7 +123,7 @@ async def _measure(server: PostgresServer, tool: upshot.Tool) -> list[float]:
 
 
 async def _record(tool: upshot.Tool) -> Tape:
-    """What one run gives its journal."""
+    """Return what one run writes to its journal."""
     with tempfile.TemporaryDirectory() as folder:
         taped = await TapedJournal.open(os.path.join(folder, "taped.db"))
         assert isinstance(taped, TapedJournal)

@@ -1,4 +1,4 @@
-"""What upshot itself costs: a scripted model in process, no network."""
+"""The cost of upshot itself: a scripted model in process, no network."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a gateway adds to a call: CPU of its process, and time beside a direct call."""
+"""What a gateway adds to a call: CPU of its process, and time compared with a direct call."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["gateway"]
 
 CALLS, WARM = 300, 50
 AIM_MS = 1.5
-# A server that does next to nothing, so that what is measured is the gateway.
+# A server that does next to nothing, so that the gateway is measured.
 SERVER = """
 import json, sys
 tool = {"name": "refund", "inputSchema": {"type": "object", "properties": {
@@ -92,7 +92,7 @@ def _play(command: list[str]) -> _Figures:
             answer = ask("tools/call", {"name": "refund", "arguments": {"order_id": f"o{number}"}})
             wall.append(time.perf_counter() - begun)
             assert "refunded" in str(answer), answer
-            # What is done after one answer counts for the next call.
+            # Work done after one answer counts for the next call.
             before, past = time.clock_gettime(clock), before
             cpu.append(before - past)
     return _Figures(cpu, wall)

@@ -1,4 +1,4 @@
-"""What a graph node costs: a chain of functions, no journal."""
+"""The cost of a graph node: a chain of functions, no journal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reading one reply's headers, normalising included.
+"""Reading the headers of one reply, including normalising.
 
 The names are those that the providers document and their gateways add; the values are made up.
 """
@@ -15,7 +15,7 @@ __all__ = ["ANTHROPIC", "OPENAI", "headers"]
 
 NOW = 1_760_000_000.0
 READ = 20_000
-# More than any cache holds, so that no value is read by remembering it.
+# More than any cache holds, so that every value is parsed.
 VARIED = 1_000
 AIM_US = 5
 
@@ -74,7 +74,7 @@ ANTHROPIC = {
 
 
 def headers() -> None:
-    """One reply's full header set of OpenAI and of Anthropic, made windows and state."""
+    """Read the full header set of one reply of OpenAI and of Anthropic into windows and state."""
     sets = {"OpenAI": OPENAI, "Anthropic": ANTHROPIC}
     candidates = {name: _reader(_replies(fields, 1)) for name, fields in sets.items()}
     varied = {f"{name}, varied": _reader(_replies(sets[name], VARIED)) for name in sets}
@@ -88,7 +88,7 @@ def headers() -> None:
 
 
 def _replies(fields: dict[str, str], count: int) -> list[dict[str, str]]:
-    """*count* replies, of which no two have the same counts and resets."""
+    """Return *count* replies with distinct counts and resets."""
     return [
         {
             name: value.format(

@@ -1,4 +1,4 @@
-"""What a run costs whatever drives it, for the cases that take it off."""
+"""The cost of a run regardless of its engine, for other cases to subtract."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class _Nothing:
 
 
 def running(engine: upshot.Engine) -> Callable[[], Awaitable[None]]:
-    """A function that runs *engine* once, without a journal."""
+    """Return a function that runs *engine* once, without a journal."""
 
     async def run() -> None:
         result = await upshot.run(upshot.Agent("bench"), "Go.", engine=engine)

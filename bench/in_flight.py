@@ -27,9 +27,9 @@ __all__ = ["in_flight", "in_flight_tls"]
 
 COUNT = 1_000
 WAIT_MS = 2_000
-# A thousand handshakes take their time.
+# A thousand handshakes take a while.
 TLS_WAIT_S = 6
-# Each round is a process of its own for each candidate, since peaks do not go down again.
+# Each round uses a separate process for each candidate, because peaks do not go down again.
 ROUNDS = 5
 AIM = 1.5
 QUESTION = "Say it."
@@ -89,7 +89,7 @@ def _in_own_process(name: str, base_url: str) -> Spent:
 
 async def _measure(name: str, base_url: str) -> Spent:
     one, aclose = CANDIDATES[name](base_url)
-    await one()  # imports, and what is made once
+    await one()  # imports, and objects that are made once
     idle_kib = _resident_kib()
     begun = time.process_time()
     await asyncio.gather(*[one() for _ in range(COUNT)])

@@ -23,7 +23,7 @@ def measure(
 
     Args:
         candidates: What is measured, by name.
-        rounds: How often each is.
+        rounds: How many times each is measured.
         closing: Awaited at the end, in the same event loop.
 
     Returns:

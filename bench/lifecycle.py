@@ -1,4 +1,4 @@
-"""What the life of a run costs that does next to nothing."""
+"""The cost of the life of a run that does next to nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a state of a machine costs: a chain and a cycle of functions, no journal."""
+"""The cost of a machine's state: a chain and a cycle of functions, no journal."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ AIM_US = 50
 
 
 def machine_state() -> None:
-    """CPU of a state that calls a function and keeps what it returns."""
+    """CPU of a state that calls a function and stores its return value."""
     engines = {"chain": _engine(_chain()), "cycle": _engine(_cycle())}
     engines["cycle with hooks"] = _engine(_cycle(), hooks=_Hooks())
     figures = measure({name: running(engine) for name, engine in engines.items()} | {"none": idle})
@@ -64,10 +64,10 @@ def _count(n: int) -> int:
 
 
 class _Hooks:
-    """Hooks that look, and change nothing."""
+    """Hooks that observe, and change nothing."""
 
     def on_state_exit(self, state_name: str, context: dict[str, Any], output: object) -> None:
-        """Look at what came of the state."""
+        """Observe the output of the state."""
 
     def on_transition(self, from_state: str, to_state: str, context: dict[str, Any]) -> None:
-        """Look at the way on."""
+        """Observe the transition."""

@@ -1,4 +1,4 @@
-"""Many reads at once, and what the gates cost."""
+"""Many concurrent reads, and the cost of the gates."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ async def read(key: str) -> str:
 
 
 def parallel() -> None:
-    """Wall time of 100 reads of 10 ms in one reply, beside as many bare sleeps."""
+    """Wall time of 100 reads of 10 ms in one reply, compared with as many bare sleeps."""
     spent: dict[str, list[float]] = {"dispatch": [], "bare sleeps": []}
 
     async def rounds() -> None:
@@ -43,7 +43,7 @@ def parallel() -> None:
 
 
 def gates() -> None:
-    """CPU that the gates alone take of a call: a dry run, which makes none."""
+    """CPU of the gates alone: a dry run, which makes no call."""
     box = Toolbox([read])
 
     async def rounds() -> list[float]:

@@ -1,4 +1,4 @@
-"""The simulator as a process of its own, so that its CPU is not counted."""
+"""The simulator as a separate process, so that its CPU is not counted."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["serving", "tool_calls_then_answer"]
 
 
 def tool_calls_then_answer(calls: int) -> dict[str, object]:
-    """A scenario: *calls* turns with one call of ``lookup`` each, then an answer."""
+    """Return a scenario: *calls* turns with one call of ``lookup`` each, then an answer."""
     turns: list[object] = [
         {"tool_calls": [{"name": "lookup", "arguments": {"key": f"k{turn}"}}]}
         for turn in range(calls)
@@ -24,7 +24,7 @@ def tool_calls_then_answer(calls: int) -> dict[str, object]:
 
 @contextmanager
 def serving(scenario: Mapping[str, object]) -> Generator[str]:
-    """Serve *scenario* on a free port; gives the base URL."""
+    """Serve *scenario* on a free port; yields the base URL."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "scenario.json"
         file.write_text(json.dumps(scenario))

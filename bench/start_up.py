@@ -1,4 +1,4 @@
-"""What importing upshot costs, in fresh interpreters."""
+"""The cost of importing upshot, in fresh interpreters."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ agent = Agent("a", model="openai:gpt-5", tools=[look])"""
 def start_up() -> None:
     """CPU of the import and of an agent with one tool, against the libraries under it."""
     spent: dict[str, list[float]] = {OURS: [], BASE: []}
-    # What is installed has been compiled, so that is done before the first round.
+    # Installed packages have been compiled, so that is done before the first round.
     _cpu_s(OURS)
     for _ in range(ROUNDS):
         for code, times in spent.items():

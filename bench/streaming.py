@@ -18,7 +18,7 @@ PIECE = "tokens, "
 
 
 def streaming() -> None:
-    """Two thousand events, one flushed a chunk."""
+    """Two thousand events, one per flushed chunk."""
     text = PIECE * EVENTS
     scenario = {"replies": [{"text": text}], "chunk_chars": len(PIECE)}
     with serving(scenario) as base_url:
@@ -45,7 +45,7 @@ def _upshot(base_url: str, text: str) -> Callable[[], Awaitable[object]]:
 
 
 class RawStream:
-    """The same request by hand: every data line read as JSON, the text kept."""
+    """The same request by hand: every data line is parsed as JSON, the text kept."""
 
     def __init__(self, base_url: str, text: str) -> None:
         self._url = f"{base_url}/chat/completions"

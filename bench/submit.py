@@ -1,4 +1,4 @@
-"""How soon an idle worker in another process begins with a run that is submitted."""
+"""How soon an idle worker in another process starts a run that is submitted."""
 
 from __future__ import annotations
 
@@ -80,5 +80,5 @@ async def _measure(where: str) -> list[float]:
             result = await run.result()
             assert result is not None and result.success, result
             took.append(float(result.content or "") - began)
-    # The first one has waited for the worker to begin.
+    # The first one has waited for the worker to start.
     return took[1:]

@@ -1,4 +1,4 @@
-"""A TLS server that gives every request the same answer after a while, in a process of its own."""
+"""A TLS server in a separate process that gives every request the same answer after a while."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CERTIFICATE = Path(__file__).parent.parent / "tests/models/loopback.pem"
 
 @contextmanager
 def serving_tls(answer: str, wait_s: float) -> Generator[str]:
-    """Serve *answer* after *wait_s* on a free port; gives the base URL."""
+    """Serve *answer* after *wait_s* on a free port; yields the base URL."""
     command = [sys.executable, "-m", "bench.tls_server", answer, str(wait_s)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None

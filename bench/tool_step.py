@@ -1,4 +1,4 @@
-"""A run of tool calls over HTTP, against a bare aiohttp loop that does the same requests."""
+"""A run of tool calls over HTTP, against a bare aiohttp loop that makes the same requests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether a late turn of a long run costs more than an early one, sending apart."""
+"""Whether a late turn of a long run costs more than an early one, apart from sending."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from upshot.models import AiohttpTransport, Answered, Timeouts
 __all__ = ["turns"]
 
 CALLS = 200
-# Some turns round the tenth and the hundred-ninetieth: one alone is too short to be measured.
+# Some turns around the tenth and the hundred-ninetieth: a single one is too short to measure.
 EARLY = slice(5, 16)
 LATE = slice(185, 196)
 
 
 def turns() -> None:
-    """CPU of turn 190 against that of turn 10, less what sending the ready bytes costs."""
+    """CPU of turn 190 against turn 10, less the cost of sending the ready bytes."""
     with serving(tool_calls_then_answer(CALLS)) as base_url:
         ours, raw = asyncio.run(_measure(base_url))
     early, late = (
@@ -41,7 +41,7 @@ def turns() -> None:
 
 
 async def _measure(base_url: str) -> tuple[list[list[float]], list[list[float]]]:
-    """CPU seconds of single turns: ours and raw, each early and late ones."""
+    """Return CPU seconds of single turns: ours and raw, each early and late ones."""
     ours: list[list[float]] = [[], []]
     raw: list[list[float]] = [[], []]
     keeper = BodyKeeper()
@@ -58,7 +58,7 @@ async def _measure(base_url: str) -> tuple[list[list[float]], list[list[float]]]
 
 
 async def _run(base_url: str, keeper: BodyKeeper) -> list[float]:
-    """Run all turns and tell what each of them took."""
+    """Run all turns and return the time of each."""
     stamps: list[float] = []
 
     @upshot.tool(effect="read")

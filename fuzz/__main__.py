@@ -1,8 +1,8 @@
-"""``python -m fuzz [SECONDS] [SEED]``: changes replies at random and reads them.
+"""``python -m fuzz [SECONDS] [SEED]``: change replies at random and read them.
 
 A reply is changed byte by byte and piece by piece, and then read whole and in pieces by
-``StreamReader``, by ``read_response`` and by ``classify_error``. None of them may raise, and
-how a stream is cut must not matter. What breaks that is printed as a line that repeats it.
+``StreamReader``, by ``read_response`` and by ``classify_error``. None of them may raise, and the
+way a stream is cut must not matter. Any violation is printed as a command that reproduces it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ ABSURD = (
 
 
 def change(data: bytes, rng: random.Random) -> bytes:
-    """*data* with some of its bytes changed, dropped, doubled or put elsewhere."""
+    """Return *data* with some of its bytes changed, dropped, doubled or moved."""
     out = bytearray(data)
     for _ in range(rng.randint(1, 8)):
         start = rng.randrange(len(out) + 1)
@@ -52,7 +52,7 @@ def change(data: bytes, rng: random.Random) -> bytes:
 
 
 def cut(data: bytes, rng: random.Random) -> list[bytes]:
-    """*data* in pieces of random size."""
+    """Return *data* in pieces of random size."""
     pieces: list[bytes] = []
     while data:
         size = rng.randint(1, 40)
@@ -65,7 +65,7 @@ def check(surface: str, data: bytes, rng: random.Random) -> None:
     """Read *data* in every way.
 
     Raises:
-        AssertionError: The way in which a stream was cut changed what was read.
+        AssertionError: The way a stream was cut changed what was read.
         Exception: Whatever a reader raised.
     """
     status = rng.choice(STATUSES)
@@ -80,7 +80,7 @@ def check(surface: str, data: bytes, rng: random.Random) -> None:
 
 
 def main(arguments: list[str]) -> int:
-    """Fuzz for so many seconds (60), from a seed (random); 1 if something broke."""
+    """Fuzz for a number of seconds (60), from a seed (random); returns 1 if anything broke."""
     seconds = float(arguments[0]) if arguments else 60.0
     first = int(arguments[1]) if len(arguments) > 1 else random.SystemRandom().randrange(2**32)
     only = len(arguments) > 1 and seconds == 0

@@ -1,9 +1,9 @@
-"""``python -m fuzz.chaos [COUNT] [SEED]``: runs agents against a server that answers anything.
+"""``python -m fuzz.chaos [COUNT] [SEED]``: run agents against a server that answers anything.
 
-Each run asks over real HTTP, in the chat, messages, responses or generate dialect. It gets a reply
-of the simulator, sound or with one of its faults, or one of ``fuzz.seeds``: whole, distorted value
-by value, changed byte by byte, cut, reset, with any status and absurd headers. A reply is made from
-the number of its run alone, so that a line repeats what breaks.
+Each run uses real HTTP, in the chat, messages, responses or generate dialect. It gets a reply of
+the simulator, intact or with one of its faults, or one of ``fuzz.seeds``: whole, with distorted
+values, changed byte by byte, cut, reset, with any status and absurd headers. A reply depends only
+on the number of its run, so any violation is printed as a command that reproduces it.
 
 No run may raise, and no result may contradict itself, its encoding, or its own log.
 """
@@ -105,7 +105,7 @@ class Contradiction(AssertionError):
 
 
 class Server:
-    """Answers the request of run N, whose path begins with ``/N/``, from N alone."""
+    """Answers the request of run N, whose path starts with ``/N/``, based only on N."""
 
     def __init__(self) -> None:
         self._asked: Counter[str] = Counter()
@@ -121,11 +121,11 @@ class Server:
         ]
 
     def forget(self, number: int) -> None:
-        """Forget how often run *number* asked."""
+        """Reset how many requests run *number* made."""
         self._asked.pop(str(number), None)
 
     def answer(self, received: Received, *, key: str = "") -> Playback:
-        """The reply; *key* is any."""
+        """Return the reply; *key* is ignored."""
         number = received.path.split("/")[1]
         self._asked[number] += 1
         rng = random.Random(f"{number}/{self._asked[number]}")
@@ -141,13 +141,13 @@ class Server:
 
 
 def surface_of(path: str) -> str:
-    """The dialect in which *path* is asked."""
+    """Return the dialect of requests to *path*."""
     ends = {"/chat/completions": "chat", "/messages": "messages", "/responses": "responses"}
     return next((surface for end, surface in ends.items() if path.endswith(end)), "generate")
 
 
 def damaged(made: Playback, rng: random.Random) -> Playback:
-    """*made* with other values, bytes, status, headers or end."""
+    """Return *made* with other values, bytes, status, headers or end."""
     body = b"".join(made.chunks)
     match rng.randrange(5):
         case 0 | 1:
@@ -173,7 +173,7 @@ def damaged(made: Playback, rng: random.Random) -> Playback:
 
 
 def distorted(body: bytes, rng: random.Random) -> bytes:
-    """*body* with a value or two of its JSON dropped or replaced by an absurd one."""
+    """Return *body* with one or two JSON values dropped or replaced by absurd ones."""
     lines = body.split(b"\n")
     places = [at for at, line in enumerate(lines) if b"{" in line]
     for at in rng.sample(places, min(len(places), rng.randint(1, 2))):
@@ -210,11 +210,11 @@ def look(key: str) -> str:
 
 
 def contradictions(result: AgentResult[Any], *, allow_empty: bool) -> list[str]:
-    """What in *result* cannot be true together."""
+    """Return the statements of *result* that cannot all be true."""
     error, usage = result.error, result.usage
     is_done = result.status is Status.COMPLETED
     says = bool((result.content or "").strip()) or result.output not in (None, "")
-    # A refusal is told by a warning; what a server's own tool made is a part of the message.
+    # A refusal is reported by a warning; the output of a server's own tool is part of the message.
     says |= any(warning.code == "refusal" for warning in result.warnings)
     says |= any(isinstance(part, ServerToolBlock) for one in result.messages for part in one.parts)
     finish = result.finish_reason
@@ -262,7 +262,7 @@ async def check(number: int, server: Server, port: int, transport: AiohttpTransp
 
     Raises:
         Contradiction: Its result contradicts itself or its log.
-        Exception: What it raised.
+        Exception: Whatever it raised.
     """
     rng = random.Random(number)
     surface = rng.choice(list(MODELS))
@@ -298,10 +298,10 @@ async def check(number: int, server: Server, port: int, transport: AiohttpTransp
 
 
 async def chaos(count: int, first: int = 0) -> Counter[str]:
-    """Make *count* runs from number *first* on; gives how they ended.
+    """Make *count* runs from number *first* on; returns how they ended.
 
     Raises:
-        Exception: What the first that broke raised, with its number as a note.
+        Exception: Whatever the first failing run raised, with its number as a note.
     """
     server, ends = Server(), Counter[str]()
     listener = Listener(server, lambda received: None, SYSTEM_CLOCK)
@@ -326,7 +326,7 @@ async def chaos(count: int, first: int = 0) -> Counter[str]:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Make so many runs (100,000), from a number (random)."""
+    """Make a number of runs (100,000), from a number (random)."""
     count = int(arguments[0]) if arguments else 100_000
     first = int(arguments[1]) if len(arguments) > 1 else random.SystemRandom().randrange(2**32)
     began = time.monotonic()

@@ -1,14 +1,14 @@
-"""``python -m kills [KILLS] [SEED]``: kills runs with SIGKILL at random moments until they end.
+"""``python -m kills [KILLS] [SEED]``: kill runs with SIGKILL at random moments until they end.
 
-Each run works in a process of its own on a SQLite journal that others use at the same time. It is
-killed up to eight times, gone on with by a new process each time (now and then by two at once), and
-left to end. Then its log and result are held against what its tools really did:
+Each run works in its own process on a SQLite journal that others use at the same time. It is killed
+up to eight times, resumed by a new process each time (sometimes by two at once), and finally left
+to end. Then its log and result are compared with what its tools really did:
 
-- lost: an effect that no log tells of, a run that does not end, a result that says otherwise;
+- lost: an effect that is in no log, a run that does not end, a result that says otherwise;
 - repeated: a call that was made again after its outcome was on disk;
 - doubled: a write, not declared idempotent, that took effect twice.
 
-What breaks that is printed with the number of its run, by which it can be made again.
+Any violation is printed with the number of its run, from which it can be reproduced.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from kills.scenario import EFFECTS, READS, REPEATABLE, TOOLS, Done, Scenario, ef
 from upshot import AgentResult, Misuse, PendingApproval, Status, ToolRecord, ToolSettled
 
 MAX_KILLS = 8
-# No run takes longer than this by itself, whatever else the machine does.
+# No run takes longer than this on its own, whatever else the machine does.
 HANGS_S = 120
 ENDED, BUSY, FAULTY = 0, 3, 4
 RUNS_A_FILE = 40
@@ -44,9 +44,9 @@ RUNS_A_FILE = 40
 
 
 async def work(scenario: Scenario, path: str) -> int:
-    """Begin the run or go on with it, and answer what it asks, to its end."""
+    """Start or resume the run, and answer its questions, until it ends."""
     async with upshot.open_journal(path) as journal:
-        # In this order, for another process may begin the run meanwhile.
+        # In this order, because another process may start the run at the same time.
         began = effects(scenario.run_id)
         known = await journal.runs(run_id=scenario.run_id)
         try:
@@ -64,7 +64,7 @@ async def work(scenario: Scenario, path: str) -> int:
                     scenario.run_id, scenario.agent(), journal=journal, answers=answers
                 )
         except (Misuse, upshot.JournalError) as error:
-            # Another process has the run, took it over, or began it first.
+            # Another process has the run, claimed it, or started it first.
             if any(word in str(error) for word in ("process", "epoch", "already")):
                 return BUSY
             raise
@@ -78,7 +78,7 @@ def _answer(pending: Any) -> Any:
 
 
 async def judge(scenario: Scenario, path: str) -> int:
-    """Hold the log of the run, and of its child runs, against its effects."""
+    """Compare the log of the run, and of its child runs, with its effects."""
     faults: list[str] = []
     done: defaultdict[str, list[Done]] = defaultdict(list)
     for one in effects(scenario.run_id):
@@ -95,7 +95,7 @@ async def judge(scenario: Scenario, path: str) -> int:
 
 
 async def _records(journal: Any, run_id: str) -> tuple[dict[str, ToolRecord], dict[str, float]]:
-    """What the logs of a run and its child runs say of each call, and when it had settled."""
+    """Return the record of each call from the logs of a run and its child runs, with its time."""
     records: dict[str, ToolRecord] = {}
     settled: dict[str, float] = {}
     async for event, _ in upshot.states(journal.events(run_id)):
@@ -113,7 +113,7 @@ async def _records(journal: Any, run_id: str) -> tuple[dict[str, ToolRecord], di
 def _of_result(result: AgentResult[Any]) -> list[str]:
     if result.status is Status.COMPLETED:
         return []
-    # A step that was cut off and may not be done again ends the run, and says so.
+    # An interrupted step that must not be repeated ends the run with this error.
     if result.error is not None and result.error.code == "interrupted":
         return []
     return [f"lost: it ended {result.status}: {result.error}"]
@@ -144,7 +144,7 @@ def _of_call(
 
 
 def fork(work: Callable[[], Any]) -> int:
-    """A child process that does *work* and ends with what it returns."""
+    """Start a child process that runs *work* and exits with its return value."""
     sys.stdout.flush()
     pid = os.fork()
     if pid:
@@ -160,7 +160,7 @@ def fork(work: Callable[[], Any]) -> int:
 
 
 def ended(pid: int, within_s: float) -> int | None:
-    """How a child process ended, a negative signal or its code; None where it still works."""
+    """Return how a child process ended (exit code or negative signal), or None if it still runs."""
     end = time.monotonic() + within_s
     while True:
         found, status = os.waitpid(pid, os.WNOHANG)
@@ -172,14 +172,14 @@ def ended(pid: int, within_s: float) -> int | None:
 
 
 class Lane:
-    """Lives one run after the other, beside other lanes."""
+    """Makes one run after the other, concurrently with other lanes."""
 
     def __init__(self, folder: str) -> None:
         self._folder = folder
         self.kills = self.runs = self.faults = 0
 
     def live(self, seed: int) -> None:
-        """One run to its end, and the judgement of it."""
+        """Run one scenario to its end, and judge it."""
         scenario, rng = Scenario(seed), random.Random(f"kills {seed}")
         path = os.path.join(self._folder, f"runs-{seed // RUNS_A_FILE}.db")
         left = rng.randint(1, MAX_KILLS)
@@ -225,12 +225,12 @@ def load() -> None:
         try:
             importlib.import_module(module.name)
         except ImportError:
-            # What is in no extra of this environment.
+            # It needs an extra that this environment does not have.
             continue
 
 
 def live_until(folder: str, first: int, step: int, kills: int) -> tuple[int, int, int]:
-    """One lane: the runs *first*, *first* + *step* and so on; gives runs, kills and faults."""
+    """Work one lane: the runs *first*, *first* + *step*, ...; returns runs, kills and faults."""
     lane = Lane(folder)
     while lane.kills < kills:
         lane.live(first + lane.runs * step)
@@ -238,7 +238,7 @@ def live_until(folder: str, first: int, step: int, kills: int) -> tuple[int, int
 
 
 def main() -> int:
-    """Kill as often as the command line says; 1 where anything broke."""
+    """Kill as often as the command line says; returns 1 if anything broke."""
     kills = int(sys.argv[1]) if len(sys.argv) > 1 else 1000
     first = int(sys.argv[2]) if len(sys.argv) > 2 else random.randrange(1 << 24)
     lanes = os.cpu_count() or 1

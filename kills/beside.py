@@ -1,15 +1,15 @@
-"""``python -m kills.beside [KILLS]``: kills support desks of other frameworks, without and with
-the guard, and prints what became of their refunds. It needs the extra ``adapters``.
+"""``python -m kills.beside [KILLS]``: kill support desks of other frameworks, with and without
+the guard, and print the fate of their refunds. It needs the extra ``adapters``.
 
 Each desk of ``examples/beside`` has one refund to make. Its process is killed with SIGKILL, at
-random moments and right after the money went out, and a new one goes on in the framework's own way,
-to the end. The bank's book then
-says how often the money went out, and the desk's answer what the user was told:
+random moments and right after the payment, and a new one resumes in the framework's own way, to the
+end. The bank's book then shows how many times the money was paid, and the desk's answer what the
+user was told:
 
-- twice: the money went out more than once;
-- lost: it did not go out and the user was told that it did, or it went out and the user was told
-  neither that nor that nobody knows;
-- unknown: the user was told that nobody knows, and a person looks into the book.
+- twice: the money was paid more than once;
+- lost: it was not paid but the user was told that it was, or it was paid and the user was told
+  neither that nor that the outcome is unknown;
+- unknown: the user was told that the outcome is unknown, and a person checks the book.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ KILLS_A_DESK = 2
 ASKED = "Refund order 7."
 UNKNOWN = "The process ended while this call ran"
 BANK_S = 0.05
-"""So long the bank takes at most to answer, in seconds, once the money is out."""
+"""The maximum time that the bank takes to answer after paying, in seconds."""
 
 
 def models() -> dict[str, Callable[[], Any]]:
-    """A model for the desks of each framework: it asks for the refund, and tells what came of it.
+    """Return a model for the desks of each framework: it requests the refund, and reports on it.
 
-    Like those of providers it gives a call a new id each time that it is asked.
+    As with providers, each request gives a call a new id.
     """
     from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
     from langchain_core.messages import AIMessage, ToolMessage
@@ -69,13 +69,13 @@ def models() -> dict[str, Callable[[], Any]]:
 
 
 def book_of(folder: Path) -> list[str]:
-    """The rows of the bank's book."""
+    """Return the rows of the bank's book."""
     book = folder / "book"
     return book.read_text().split() if book.exists() else []
 
 
 async def serve(module: Any, make_model: Callable[[], Any], folder: Path, *, dies: bool) -> int:
-    """Work at a desk, and leave its answer beside it; or die once the money went out."""
+    """Work at a desk, and leave its answer next to it; or die right after the payment."""
 
     async def bank(order: int) -> None:
         file = os.open(folder / "book", os.O_WRONLY | os.O_APPEND | os.O_CREAT)
@@ -101,16 +101,16 @@ def judge(folder: Path) -> str:
 
 
 def kill_desks(framework: str, way: str, kills: int, folder: Path) -> Counter[str]:
-    """Kill desks until that was done *kills* times.
+    """Kill desks until *kills* were killed.
 
     Args:
         framework: "pydantic_ai" or "langgraph".
         way: "plain" or "guarded".
-        kills: How often.
-        folder: Where each gets a folder of its own.
+        kills: How many kills.
+        folder: Each desk gets a folder in it.
 
     Returns:
-        How many desks there were, by what became of their refunds; and "kills".
+        How many desks there were, by the fate of their refunds; and "kills".
     """
     module = importlib.import_module(f"examples.beside.{framework}_{way}")
     make_model = models()[framework]
@@ -119,7 +119,7 @@ def kill_desks(framework: str, way: str, kills: int, folder: Path) -> Counter[st
     while found["kills"] < kills:
         desk = folder / f"{framework}-{way}-{found.total()}"
         desk.mkdir()
-        # The first one is left alone: its time says when the others can be killed.
+        # The first desk is left alone: its time shows when the others can be killed.
         left = KILLS_A_DESK if work_s else 0
         while True:
             began, dies = time.monotonic(), left > 0 and random.random() < 0.5
@@ -141,7 +141,7 @@ def kill_desks(framework: str, way: str, kills: int, folder: Path) -> Counter[st
 
 
 def main() -> int:
-    """Kill desks of all kinds as often as the command line says; 1 where the guard has failed."""
+    """Kill desks of all kinds as often as the command line says; returns 1 if the guard failed."""
     kills = int(sys.argv[1]) if len(sys.argv) > 1 else 200
     words = ("kills", "once", "twice", "lost", "unknown")
     print(f"{'':24}" + "".join(f"{word:>9}" for word in words))

@@ -1,16 +1,16 @@
 """``python -m kills.duplicates [KILLS] [SEED] [--postgres]``: many ask for one refund, and die.
 
-In each round four processes ask for the same refunds at random, each several times, in runs of
-their own on one journal. They are killed (SIGKILL) at random moments and started again, or stopped
-(SIGSTOP) for a while and let go on; with ``--postgres`` the database too crashes and starts again,
-or cuts all connections, whatever they were at. What really was paid stands in a file of the bank.
-In the end one more process asks once for each, with a ``verify`` that looks at that file. Then the
-bank and the ledger are compared:
+In each round four processes ask for the same refunds at random, each several times, in separate
+runs on one journal. They are killed (SIGKILL) at random moments and restarted, or stopped (SIGSTOP)
+for a while and continued. With ``--postgres`` the database also crashes and restarts, or closes all
+connections, at any moment. A file of the bank shows what was really paid. In the end one more
+process asks once for each, with a ``verify`` that reads that file. Then the bank and the ledger are
+compared:
 
 - twice: a refund was paid two times;
 - lost: a refund was not paid although each was asked for;
 - unknown: the ledger does not know of an effect although ``verify`` was asked;
-- untrue: the ledger says applied, and nothing was paid, or the other way round.
+- untrue: the ledger says applied and nothing was paid, or the other way round.
 """
 
 from __future__ import annotations
@@ -48,23 +48,23 @@ KILLS_A_ROUND = 12
 
 
 class Bank:
-    """What was paid: a line for each payment, in a file that no kill can tear."""
+    """The payments: one line each, in a file that no kill can corrupt."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._file = os.open(path, os.O_CREAT | os.O_APPEND | os.O_WRONLY)
 
     def pay(self, order: str) -> None:
-        """Pay an order back, as often as one asks."""
+        """Refund an order, as often as requested."""
         os.write(self._file, f"{order}\n".encode())
 
     def paid(self) -> Counter[str]:
-        """How often each order was paid back."""
+        """Return how many times each order was refunded."""
         return Counter(self._path.read_text().split())
 
 
 def refunds(bank: Bank, rng: random.Random, *, verified: bool) -> list[Tool[..., Any]]:
-    """Two tools that make the same effect: one in the event loop, one in a thread."""
+    """Return two tools with the same effect: one on the event loop, one in a thread."""
     verify = (lambda asked: was_paid(bank, asked)) if verified else None
 
     @tool(effect="write", once="order", effect_name="refund", verify=verify)
@@ -87,18 +87,18 @@ def refunds(bank: Bank, rng: random.Random, *, verified: bool) -> list[Tool[...,
 
 
 def was_paid(bank: Bank, asked: UnknownEffect) -> bool:
-    """What the bank says of an order."""
+    """Return what the bank says about an order."""
     return bank.paid()[str(asked.arguments["order"])] > 0
 
 
 async def ask(journal: Journal, tools: list[Tool[..., Any]], name: str, order: str) -> None:
-    """Ask for a refund in a run of its own."""
+    """Ask for a refund in a separate run."""
     model = ScriptedModel([ToolCall("c", name, {"order": order}), "Done."])
     await run(Agent("clerk", model=model, tools=tools), "Refund it.", journal=journal)
 
 
 async def work(url: str, bank: Bank, orders: list[str], seed: str) -> int:
-    """Ask for all orders in any order, some of them again."""
+    """Ask for all orders in random order, some of them twice."""
     rng = random.Random(seed)
     tools = refunds(bank, rng, verified=False)
     wanted = [*orders, *rng.choices(orders, k=len(orders) // 2)]
@@ -116,7 +116,7 @@ async def work(url: str, bank: Bank, orders: list[str], seed: str) -> int:
 
 
 async def settle(url: str, bank: Bank, orders: list[str]) -> int:
-    """Ask once more for each, with verify; whoever had begun is gone."""
+    """Ask once more for each, with verify; the processes that had started are gone."""
     tools = refunds(bank, random.Random(0), verified=True)
     async with open_journal(url) as journal:
         for order in orders:
@@ -125,7 +125,7 @@ async def settle(url: str, bank: Bank, orders: list[str]) -> int:
 
 
 async def judge(url: str, bank: Bank, orders: list[str]) -> list[str]:
-    """What is wrong with a round."""
+    """Return the faults of a round."""
     paid, faults = bank.paid(), list[str]()
     async with open_journal(url) as journal:
         known = {one.key: one for one in await journal.effects(tool="refund", limit=None)}
@@ -151,10 +151,10 @@ class Round:
         self.kills = self.stops = self.crashes = self.begun = 0
 
     def live(self, crash: Callable[[], None] | None) -> list[str]:
-        """Hurt those who ask, until all have asked; returns what is wrong.
+        """Disturb the processes until all have asked; returns the faults.
 
         Args:
-            crash: Has the database crash and start again; None where there is none.
+            crash: Crashes and restarts the database; None if there is none.
         """
         alive = {self._start() for _ in range(ASKERS)}
         end = time.monotonic() + HANGS_S
@@ -206,7 +206,7 @@ class Round:
 
 @contextlib.contextmanager
 def place(folder: Path, *, in_postgres: bool) -> Generator[tuple[str, Callable[[], None] | None]]:
-    """The journal, and what has its database crash; None where it is a file."""
+    """Yield the journal, and a function that crashes its database (None for a file)."""
     if not in_postgres:
         yield str(folder / "runs.db"), None
         return
@@ -230,7 +230,7 @@ def place(folder: Path, *, in_postgres: bool) -> Generator[tuple[str, Callable[[
 
 
 def main() -> int:
-    """Kill as often as the command line says; 1 where anything broke."""
+    """Kill as often as the command line says; returns 1 if anything broke."""
     given = [one for one in sys.argv[1:] if not one.startswith("-")]
     kills = int(given[0]) if given else 300
     first = given[1] if len(given) > 1 else str(random.randrange(1 << 24))

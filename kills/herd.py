@@ -1,8 +1,8 @@
 """``python -m kills.herd [ROUNDS] [--postgres]``: 64 callers ask for one effect at one moment.
 
-Four processes have sixteen callers each: half of them runs with a tool, half callers of a
-``Ledger``. In each round all of them are let go at once with a key that is new. One body may run,
-and all others get its output.
+Four processes have sixteen callers each: half are runs with a tool, half are callers of a
+``Ledger``. In each round all of them are released at once with a new key. One body may run, and all
+the others get its output.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Callers:
 
     Args:
         journal: Where the effect is claimed.
-        bank: What writes down each body that ran.
+        bank: Records each body that ran.
     """
 
     def __init__(self, journal: Journal, bank: Bank) -> None:
@@ -55,7 +55,7 @@ class Callers:
         self._call: Any = Ledger(journal).once("order", effect_name="refund")(refund.body.function)
 
     async def round(self, order: str) -> int:
-        """Have all ask at once; gives how many did not get the output of the one body."""
+        """Make all callers ask at once; returns how many did not get the output of the one body."""
         asked = [self._of_run(order) if n % 2 else self._of_ledger(order) for n in range(CALLERS)]
         return sum(one != f"re_{order}" for one in await asyncio.gather(*asked))
 
@@ -70,7 +70,7 @@ class Callers:
 
 
 async def live(url: str, bank: Bank, rounds: int, let_go: int, done: int) -> int:
-    """Take part in every round, once *let_go* says so; 0 where all got the output."""
+    """Take part in every round, each after *let_go*; returns 0 if all callers got the output."""
     wrong = 0
     async with open_journal(url) as journal:
         callers = Callers(journal, bank)
@@ -82,7 +82,7 @@ async def live(url: str, bank: Bank, rounds: int, let_go: int, done: int) -> int
 
 
 def main() -> int:
-    """Have as many rounds as the command line says; 1 where a body ran twice or none did."""
+    """Run a number of rounds; returns 1 if a body ran twice or not at all in any of them."""
     given = [one for one in sys.argv[1:] if not one.startswith("-")]
     rounds, began = int(given[0]) if given else 1000, time.monotonic()
     load()

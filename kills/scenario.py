@@ -1,4 +1,4 @@
-"""Runs that a number makes again: their agents, and what their tools did to the world."""
+"""Runs that can be reproduced from a number: their agents, and the effects of their tools."""
 
 from __future__ import annotations
 
@@ -47,14 +47,14 @@ def _file(run: str) -> str:
 
 
 def do(run: str, tag: str) -> None:
-    """Have an effect: one line, written by one system call."""
+    """Record an effect: one line, written by one system call."""
     file = os.open(_file(run), os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     os.write(file, f"{time.time()!r} {tag}\n".encode())
     os.close(file)
 
 
 def effects(run: str) -> list[Done]:
-    """What a run did so far, in order."""
+    """Return the effects of a run so far, in order."""
     if not os.path.exists(_file(run)):
         return []
     with open(_file(run)) as file:
@@ -107,7 +107,7 @@ def apart(run: str, tag: str) -> str:
 TOOLS: dict[str, Any] = {one.name: one for one in (look, fetch, change, put, pay, apart)}
 READS = ("look", "fetch")
 REPEATABLE = (*READS, "put")
-"""Tools whose calls may be made again where a process died in them."""
+"""Tools whose calls may be repeated if a process died in them."""
 
 _MACHINE = """
 spec: upshot.machine/1
@@ -127,7 +127,7 @@ class Scenario:
         self.engine = rng.choice(ENGINES)
         self._rng = rng
         self._count = 0
-        # Models are asked over and over, so what each says is chosen once.
+        # Models are called repeatedly, so their replies are chosen once.
         self._turns = [self._calls() for _ in range(4)]
 
     def _calls(self) -> list[list[ToolCall]]:
@@ -145,7 +145,7 @@ class Scenario:
         return ToolCall(tag, name, {"run": self.run_id, "tag": tag})
 
     def agent(self) -> Agent[Any]:
-        """The agent of the run, made anew."""
+        """Make the agent of the run."""
         return getattr(self, f"_{self.engine}")()
 
     def _inner(self, id: str, turns: Sequence[list[ToolCall]]) -> Agent[Any]:
@@ -194,13 +194,13 @@ class Scenario:
 
 
 def tools() -> list[Any]:
-    """All tools; the one in a process of its own is told where effects are written."""
+    """Return all tools; the isolated one gets the folder of the effects in its environment."""
     told = {EFFECTS: os.environ[EFFECTS]}
     return [one.but(env=told) if one.isolation else one for one in TOOLS.values()]
 
 
 def _model(id: str, turns: Sequence[list[ToolCall]]) -> ScriptedModel:
-    """A model that knows from the conversation which turn it is, like a real one."""
+    """Return a model that finds its turn from the conversation, like a real one."""
 
     def reply(messages: Sequence[Message]) -> str | list[ToolCall]:
         said = sum(message.role == "assistant" for message in messages)

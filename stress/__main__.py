@@ -1,9 +1,9 @@
-"""``python -m stress [SECONDS] [SEED]``: runs the tests of time, processes and journals under load.
+"""``python -m stress [SECONDS] [SEED]``: run the tests of time, processes and journals under load.
 
-All cores are kept busy, and the processes in which the tests run are frozen (SIGSTOP) at random
-for up to a second and a half: to whom that happens, the clock jumps. What the tests start
-themselves is not frozen, for a suspended process is a case that upshot tells apart. The loop may
-be held for 50 ms of processor time by no reply. Exits with 1 if a test failed in any round.
+All cores are kept busy, and the processes that run the tests are frozen (SIGSTOP) at random for up
+to a second and a half, so that the clock jumps for them. Processes that tests start are not frozen,
+because upshot handles a suspended process as a case of its own. No reply may block the loop for
+50 ms of processor time. Exits with 1 if a test failed in any round.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def busy_cores() -> Iterator[None]:
 
 
 def freeze(pid: int, rng: random.Random, over: threading.Event) -> None:
-    """Freeze the children of *pid*, one after another, until it is *over*."""
+    """Freeze the children of *pid*, one after another, until *over* is set."""
     while not over.wait(rng.uniform(0.05, 0.5)):
         children = Path("/proc", str(pid), "task", str(pid), "children")
         with suppress(OSError, ProcessLookupError, IndexError):
@@ -71,7 +71,7 @@ def freeze(pid: int, rng: random.Random, over: threading.Event) -> None:
 
 
 def run_once(rng: random.Random, workers: int) -> list[str]:
-    """Run the tests once; returns the lines of those that failed."""
+    """Run the tests once; returns the lines of the failed ones."""
     command = [sys.executable, "-m", "pytest", "-q", "-n", str(workers), "--tb=short", *TESTS]
     over = threading.Event()
     tests = subprocess.Popen(
@@ -94,7 +94,7 @@ def run_once(rng: random.Random, workers: int) -> list[str]:
 
 
 def main(seconds: float = 600, seed: int | None = None) -> int:
-    """Run the tests again and again for so many seconds, at least once."""
+    """Run the tests repeatedly for a number of seconds, at least once."""
     seed = random.randrange(2**32) if seed is None else seed
     print(f"seed {seed}", flush=True)
     rng, until, rounds = random.Random(seed), time.monotonic() + seconds, 0

@@ -1,4 +1,4 @@
-"""Answers as they are given from what a parked run shows."""
+"""Giving answers based on what a parked run shows."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ __all__ = ["keep_answers"]
 
 
 async def keep_answers(run_id: str, answers: Sequence[AnyAnswer], *, journal: Any) -> None:
-    """Answer, with the digests of what the run waits for, without going on with it.
+    """Answer, with the digests of the run's questions, without resuming it.
 
     Raises:
-        Misuse: An answer is refused, or came too late.
+        Misuse: An answer is refused, or comes too late.
     """
     async with open_journal(journal) as opened:
         result = result_of(await read_past(run_id, opened))

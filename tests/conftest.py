@@ -1,4 +1,4 @@
-"""What all tests share: hypothesis settings, a clean environment, the corpus."""
+"""Shared by all tests: hypothesis settings, a clean environment, the corpus."""
 
 import os
 import re
@@ -15,9 +15,9 @@ from tests.postgres import PostgresServer, started_server
 
 ROOT = Path(__file__).resolve().parent.parent
 
-# Taken out of the environment: keys and proxies, so that no test reaches a provider; what git sets
-# for a hook, so that none writes to the repository that is checked; and the wishes of whoever runs
-# the tests about the looks and the ways of the programs in them.
+# Removed from the environment: keys and proxies, so that no test reaches a provider; variables that
+# git sets for hooks, so that no test writes to this repository; and settings of the user that
+# change the output or behaviour of programs under test.
 NOT_OURS = re.compile(
     r".*_API_KEY|HF_TOKEN|CLOUDSDK_AUTH_ACCESS_TOKEN|.*_PROXY|GIT_.*|OTEL_.*|COLUMNS|LINES|NO_COLOR"
     r"|(FORCE|PY)_COLORS?|CLICOLOR.*|TTY_.*|UPSHOT_JOURNAL|PYTEST_ADDOPTS"
@@ -25,9 +25,9 @@ NOT_OURS = re.compile(
     re.IGNORECASE,
 )
 
-# No deadline and no check on speed: a busy machine is no failure. `make test` takes the same
-# few examples each time, so that it judges the change and not the dice; `make properties` throws
-# them, and many.
+# No deadline and no speed check, because a busy machine is not a failure. `make test` uses the same
+# few examples each time, so that a failure is due to the change and not to chance. `make
+# properties` tries many random ones.
 settings.register_profile(
     "upshot",
     deadline=None,
@@ -44,23 +44,23 @@ settings.load_profile("upshot")
 
 @pytest.hookimpl(trylast=True)
 def pytest_configure() -> None:
-    """Keep the examples of `make test` apart from the modules that happen to be loaded.
+    """Make the examples of `make test` independent of the modules that happen to be loaded.
 
-    Hypothesis also tries the constants that it finds in their source. Which are loaded hangs on
-    the tests that ran before in this worker, and on the folder: one named "test" is left out.
+    Hypothesis also tries the constants in their source. Which modules are loaded depends on the
+    tests that ran before in this worker, and on the folder: one named "test" is left out.
     """
     if settings.default.derandomize and hasattr(providers, "_get_local_constants"):
         providers._get_local_constants = providers.Constants
 
 
-# What a shell starts with "&" ignores Ctrl-C, and so would every process that a test starts.
+# A process that a shell starts with "&" ignores Ctrl-C, and so would every process it starts.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session", autouse=True)
 def environment_of_nobody() -> Iterator[None]:
-    """Take out of the environment what would make a test find, do or print something else."""
+    """Remove variables that would make a test find, do or print something else."""
     with pytest.MonkeyPatch.context() as patch:
         for name in filter(NOT_OURS.fullmatch, list(os.environ)):
             patch.delenv(name)
@@ -72,8 +72,8 @@ def environment_of_nobody() -> Iterator[None]:
 def corpus() -> Path:
     """The folder of the recorded provider exchanges: ``items/`` and ``expected.jsonl``.
 
-    It is looked for in ``UPSHOT_CORPUS``, else beside the project. A test that asks for it is
-    skipped where it is absent.
+    Its place is ``UPSHOT_CORPUS`` or, by default, next to the project. Tests that use it are
+    skipped if it is missing.
     """
     named = os.environ.get("UPSHOT_CORPUS")
     folder = Path(named) if named else ROOT.parent / "shared" / "corpus" / "public"
@@ -84,7 +84,7 @@ def corpus() -> Path:
 
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[PostgresServer]:
-    """A PostgreSQL server. A test that asks for it is skipped where none can be had."""
+    """A PostgreSQL server. Tests that use it are skipped if there is none."""
     with started_server() as server:
         yield server
 
@@ -99,7 +99,7 @@ def database(postgres: PostgresServer) -> Iterator[str]:
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def place(request: pytest.FixtureRequest) -> Place:
-    """A new place for each journal that several processes may have open."""
+    """A new place for each journal that several processes may open."""
     if request.param == "sqlite":
         return Place.file(request.getfixturevalue("tmp_path"))
     database = request.getfixturevalue("database")
@@ -107,7 +107,7 @@ def place(request: pytest.FixtureRequest) -> Place:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Refuse ids that hold addresses: workers that share the tests would not agree on them."""
+    """Refuse ids that contain addresses, because parallel workers would not agree on them."""
     for item in items:
         if " at 0x" in item.nodeid:
             raise pytest.UsageError(f"{item.nodeid}: give its parameters ids that stay the same")

@@ -1,4 +1,4 @@
-"""Time that is over when a test says so, for what has no clock but its loop."""
+"""Time that passes when a test says so, for code that has no clock but its loop."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 
 class Leaping(asyncio.SelectorEventLoop):
-    """A loop whose time can be moved on."""
+    """A loop whose time can be advanced."""
 
     leapt_s: float = 0.0
 
@@ -18,19 +18,19 @@ class Leaping(asyncio.SelectorEventLoop):
         return super().time() + self.leapt_s
 
     def leap(self, delay_s: float) -> None:
-        """Move the time on, from any thread."""
+        """Advance the time, from any thread."""
         self.leapt_s += delay_s
         self.call_soon_threadsafe(lambda: None)
 
 
 def leap(delay_s: float) -> None:
-    """Move the time of the running loop on, which is a `Leaping` one."""
+    """Advance the time of the running loop, which is a `Leaping` one."""
     loop = asyncio.get_running_loop()
     assert isinstance(loop, Leaping)
     loop.leap(delay_s)
 
 
 def run_leaping(main: Coroutine[Any, Any, T]) -> T:
-    """Run *main* in a loop whose time can be moved on."""
+    """Run *main* in a loop whose time can be advanced."""
     with asyncio.Runner(loop_factory=Leaping) as runner:
         return runner.run(main)

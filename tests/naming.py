@@ -8,5 +8,5 @@ __all__ = ["name_of"]
 
 
 def name_of(value: object) -> str:
-    """*value* as it is printed, without addresses: those differ between worker processes."""
+    """Return *value* as printed, without addresses, which differ between worker processes."""
     return re.sub(r" at 0x[0-9a-f]+", "", repr(value))

@@ -1,4 +1,4 @@
-"""Places for the journals that several processes may have open."""
+"""Places for the journals that several processes may open."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["Place"]
 
 
 class Place:
-    """A place that holds no journal yet.
+    """A place without a journal.
 
     Attributes:
         where: Its name for ``open_journal``.
@@ -35,13 +35,13 @@ class Place:
         return cls(server.url(name), server)
 
     async def open(self) -> SqliteJournal | PostgresJournal:
-        """Open the journal, apart from all others."""
+        """Open the journal separately from all others."""
         if self._server is not None:
             return await PostgresJournal.open(self.where)
         return await SqliteJournal.open(self.where)
 
     def do(self, statement: str) -> list[Any]:
-        """Do a statement behind the journal's back; returns its rows."""
+        """Execute a statement behind the journal's back; returns its rows."""
         if self._server is not None:
             database = self.where.rpartition("/")[2]
             return self._server.do(statement, database)

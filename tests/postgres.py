@@ -1,4 +1,4 @@
-"""A PostgreSQL server for tests: one of their own, or the one that UPSHOT_TEST_POSTGRES names."""
+"""A PostgreSQL server for tests: their own, or the one in UPSHOT_TEST_POSTGRES."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ __all__ = ["NAMED", "PostgresServer", "find_postgres", "free_port", "needed", "s
 NAMED = "UPSHOT_TEST_POSTGRES"
 START_S = 60
 _ROOM_BYTES = 1_000_000_000
-# The database of a program that runs as root refuses to start, so another user runs it.
+# PostgreSQL refuses to run as root, so another user runs it.
 _USERS = ("postgres", "nobody")
 _SETTINGS = {
-    # What is written survives a killed server, only not a machine that loses its power.
+    # Data survives a killed server, but not a machine that loses power.
     "fsync": "off",
     "max_connections": "100",
     "shared_buffers": "16MB",
@@ -34,7 +34,7 @@ _SETTINGS = {
 
 
 def find_postgres() -> str | None:
-    """The folder of the server's programs, None where there are none."""
+    """Return the folder of the server's programs, or None."""
     folders = sorted(glob("/usr/lib/postgresql/*/bin"), reverse=True)
     if shutil.which("pg_config"):
         said = subprocess.run(
@@ -45,21 +45,21 @@ def find_postgres() -> str | None:
 
 
 def needed() -> None:
-    """Skip a test that needs a server where none can be had."""
+    """Skip a test that needs a server if none is available."""
     pytest.importorskip("psycopg", reason="psycopg is not installed: pip install 'psycopg[binary]'")
     if NAMED not in os.environ and find_postgres() is None:
         pytest.skip(f"there is no PostgreSQL: `make postgres` installs it, or set {NAMED}=URL")
 
 
 def free_port() -> int:
-    """A port of this machine that no program listens on."""
+    """Return a port of this machine that no program listens on."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return probe.getsockname()[1]
 
 
 def other_user() -> dict[str, Any]:
-    """How to start a program that must not run as root."""
+    """Return arguments that start a program as another user if this one is root."""
     if os.name != "posix" or os.getuid():
         return {}
     import pwd
@@ -70,10 +70,10 @@ def other_user() -> dict[str, Any]:
 
 
 class PostgresServer:
-    """A server, and the databases on it; each is made for one test.
+    """A server and its databases; each is made for one test.
 
     Attributes:
-        port: Where it listens on 127.0.0.1.
+        port: The port on 127.0.0.1.
     """
 
     def __init__(self, *, folder: Path | None = None, url: str = "") -> None:
@@ -91,31 +91,31 @@ class PostgresServer:
         return self._folder is not None
 
     def url(self, database: str = "postgres", *, port: int = 0, user: str = "upshot") -> str:
-        """The URL of a database."""
+        """Return the URL of a database."""
         if not self._folder:
             return urlunsplit(urlsplit(self._url)._replace(path=f"/{database}"))
         return f"postgresql://{user}@127.0.0.1:{port or self.port}/{database}"
 
     def do(self, statement: str, database: str = "") -> list[Any]:
-        """Do a statement; returns its rows."""
+        """Execute a statement; returns its rows."""
         import psycopg
 
         url = self.url(database) if database else self._url or self.url()
-        # So that the names of a journal's tables can be written as they are.
+        # So that the tables of a journal can be named without a schema.
         options = "-c search_path=upshot,public"
         with psycopg.connect(url, autocommit=True, options=options) as connection:
             cursor = connection.execute(statement.encode())
             return cursor.fetchall() if cursor.description else []
 
     def new_database(self, encoding: str = "UTF8") -> str:
-        """Make an empty database; returns its name."""
+        """Create an empty database; returns its name."""
         name = f"upshot_{os.getpid()}_{next(self._numbers)}"
         self.do(f"CREATE DATABASE {name} TEMPLATE template0 ENCODING {encoding} LOCALE 'C'")
         return name
 
     @contextmanager
     def rule(self, line: str) -> Iterator[None]:
-        """Put a rule of who may connect before the others, for a while."""
+        """Put a connection rule before the others for the duration of the block."""
         assert self._folder is not None
         rules = self._folder / "data" / "pg_hba.conf"
         before = rules.read_text()
@@ -128,11 +128,11 @@ class PostgresServer:
             self.do("SELECT pg_reload_conf()")
 
     def drop(self, database: str) -> None:
-        """Remove a database, whoever is connected to it."""
+        """Remove a database, even if clients are connected to it."""
         self.do(f'DROP DATABASE "{database}" WITH (FORCE)')
 
     def start(self) -> None:
-        """Start it and wait until it takes connections."""
+        """Start it and wait until it accepts connections."""
         assert self._folder is not None
         settings = [f"-c{name}={value}" for name, value in _SETTINGS.items()]
         with open(self._folder / "log", "ab") as log:
@@ -163,7 +163,7 @@ class PostgresServer:
             self._process.wait(0.02)
 
     def stop(self, how: signal.Signals = signal.SIGQUIT) -> None:
-        """Stop it at once, as if it had crashed, or as *how* says."""
+        """Stop it at once as in a crash, or with another signal."""
         assert self._process is not None
         self._process.send_signal(how)
         self._process.wait(START_S)
@@ -186,7 +186,7 @@ class PostgresServer:
 
 
 def _fast_folder() -> str | None:
-    """A folder in memory with room for a server, None where there is none."""
+    """Return a folder in memory with room for a server, or None."""
     shared = "/dev/shm"
     if os.access(shared, os.W_OK) and shutil.disk_usage(shared).free > _ROOM_BYTES:
         return shared
@@ -195,12 +195,12 @@ def _fast_folder() -> str | None:
 
 @contextmanager
 def started_server() -> Iterator[PostgresServer]:
-    """A server for some tests, which is stopped after them."""
+    """Yield a server and stop it afterwards."""
     needed()
     if named := os.environ.get(NAMED):
         yield PostgresServer(url=named)
         return
-    # A socket's path may be no longer than some 100 characters.
+    # The path of a socket is limited to about 100 characters.
     folder = Path(tempfile.mkdtemp(prefix="upshot-pg-", dir=_fast_folder()))
     server = None
     try:

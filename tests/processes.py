@@ -14,11 +14,11 @@ __all__ = ["LOADED", "run_to_its_kill", "watched"]
 
 MAX_S = 60
 LOADED = {name: os.environ[name] for name in ("LD_LIBRARY_PATH",) if name in os.environ}
-"""What some Pythons need to start, for those that are started without our environment."""
+"""What some Pythons need to start; for processes started without our environment."""
 
 
 def watched(process: subprocess.Popen[AnyStr]) -> subprocess.Popen[AnyStr]:
-    """*process*, which is killed after a minute: then every read of it and wait for it ends."""
+    """Kill *process* after a minute, which ends every read from it and wait for it."""
     timer = threading.Timer(MAX_S, process.kill)
     timer.daemon = True
     timer.start()

@@ -1,4 +1,4 @@
-"""How many examples a slow property test takes, as a share of what the others take."""
+"""The number of examples of a slow property test, as a share of the usual number."""
 
 from __future__ import annotations
 

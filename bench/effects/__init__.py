@@ -1,1 +1,1 @@
-"""``make effects``: one refund, asked for in fifteen ways, by upshot and by others."""
+"""``make effects``: one refund, requested in fifteen ways, by upshot and by others."""

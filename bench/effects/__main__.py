@@ -1,4 +1,4 @@
-"""``make effects``: fifteen ways to ask for one refund, tried on upshot and on others.
+"""``make effects``: fifteen ways to request one refund, tried on upshot and on others.
 
 ``python -m bench.effects [--only NAME,...] [--ways 1,2,...] [--runs 3] [--picture FOLDER]``
 """
@@ -73,14 +73,14 @@ class Workers:
         return []
 
     def close(self) -> None:
-        """End them."""
+        """End the processes."""
         if self._ready is not None:
             self._ready.kill()
             self._ready.wait()
 
 
 def try_way(workers: Workers, way: Way, bank: Bank, folder: Path, case: str) -> Cell:
-    """One run of a way."""
+    """Try a way once."""
     bank.open(case, list(way.faults))
     told: list[str] = []
     numbers = itertools.count()
@@ -89,7 +89,7 @@ def try_way(workers: Workers, way: Way, bank: Bank, folder: Path, case: str) -> 
         started = workers.begin(jobs)
         if any(job.dies for job in stage):
             _wait_until(lambda: bank.refunds(case) > 0)
-            # Long enough for whoever goes by leases.
+            # Long enough for frameworks with leases.
             time.sleep(LEASE_S + 1)
             told.append("")
             continue
@@ -128,7 +128,7 @@ def _wait_until(is_so: Any) -> None:
 
 @contextlib.contextmanager
 def databases(*, needed: bool) -> Iterator[Any]:
-    """What makes a database for a case, None where there is no server."""
+    """Yield a function that makes a database for a case, or None without a server."""
     if not needed:
         yield None
         return
@@ -142,7 +142,7 @@ def databases(*, needed: bool) -> Iterator[Any]:
 
 
 def prepare(name: str, folder: Path, server: Any) -> None:
-    """Make what a case of the column needs."""
+    """Prepare what a case of the column needs."""
     if COLUMNS[name].needs != "postgres":
         return
     url = server.url(server.new_database())
@@ -153,7 +153,7 @@ def prepare(name: str, folder: Path, server: Any) -> None:
 
 
 def try_column(name: str, ways: list[Way], runs: int, bank: Bank, server: Any) -> list[Cell]:
-    """The cells of a column, and its line on the way."""
+    """Return the cells of a column, printing its line on the way."""
     workers, cells = Workers(name), []
     began = time.monotonic()
     try:

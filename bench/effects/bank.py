@@ -11,17 +11,17 @@ from urllib.parse import urlsplit
 
 __all__ = ["Bank", "Client"]
 
-# The client gives up sooner than a bank that hangs, and later than one that is slow.
+# The client gives up before a bank that hangs, but not before one that is slow.
 PATIENCE_S = 1.0
 SLOW_S = 0.4
 
 
 class Bank:
-    """Takes refunds, writes each into its book, and then may fail to say so.
+    """Accepts refunds, writes each into its book, and then may fail to say so.
 
-    It keeps a book for each case, which is the path, and knows a request again by its key.
-    Its faults, each of one request: "reset" cuts the connection after the refund, "hang" never
-    answers, "slow" takes its time.
+    It keeps a book for each case, which is the path, and recognises a request by its key. Its
+    faults each affect one request: "reset" cuts the connection after the refund, "hang" never
+    answers, "slow" takes a while.
 
     Attributes:
         url: Where it listens.
@@ -52,11 +52,11 @@ class Bank:
         self._books[case], self._faults[case] = [], list(faults)
 
     def refunds(self, case: str) -> int:
-        """How many refunds were made."""
+        """Return how many refunds were made."""
         return len(self._books[case])
 
     def close(self) -> None:
-        """Stop it."""
+        """Stop the server."""
         self._closing.set()
         self._server.shutdown()
         self._server.server_close()

@@ -1,4 +1,4 @@
-"""The columns of the table: a desk each, and what the function is protected with."""
+"""The columns of the table: for each a desk, and the protection of the function."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from bench.effects.bank import Client
 __all__ = ["COLUMNS", "Column"]
 
 Refund = Callable[..., str]
-# A claim of those who have leases: several times what a refund takes.
+# The lease of frameworks that have one: several times what a refund takes.
 LEASE_S = 2.0
 
 
@@ -24,12 +24,12 @@ class Column:
     """A way to keep refunds from being made twice.
 
     Attributes:
-        title: What the table says.
+        title: The title in the table.
         desk: The module of ``bench.effects.desks``.
-        protect: Makes of the function the one that the program calls.
-        packages: Distributions besides those of the desk.
-        imports: Modules that it uses only once it is called.
-        needs: "crewai" for an environment of its own, "postgres" for a server.
+        protect: Wraps the function that the program calls.
+        packages: Distributions in addition to those of the desk.
+        imports: Modules that it loads only when it is called.
+        needs: "crewai" for a separate environment, "postgres" for a server.
         forks: Whether its processes may be forked from one that has imported it.
     """
 
@@ -42,18 +42,18 @@ class Column:
     forks: bool = True
 
     def load(self) -> Any:
-        """The desk."""
+        """Import the desk."""
         module = importlib.import_module(f"bench.effects.desks.{self.desk}")
         return getattr(module, "DESK", module)
 
 
 def bare(refund: Refund, client: Client, folder: Path) -> Refund:
-    """Nothing."""
+    """No protection."""
     return refund
 
 
 def with_key(refund: Refund, client: Client, folder: Path) -> Refund:
-    """An idempotency key of the order, which the bank recognises."""
+    """An idempotency key from the order, which the bank recognises."""
     pay = client.pay
     client.pay = lambda order_id, cents: pay(order_id, cents, f"refund-{order_id}")  # type: ignore[method-assign,misc]
     return refund
@@ -92,8 +92,8 @@ actions:
 def with_idemkit(refund: Refund, client: Client, folder: Path) -> Refund:
     """idemkit's decorator, with its records in PostgreSQL.
 
-    Its documents say that what raises is run again, and to return a result instead: a refund that
-    may have been made is one.
+    According to its documents, a function that raises is run again, and should return a result to
+    avoid that: a refund that may have been made is such a result.
     """
     from idemkit import MethodConfig, PostgresBackend, idempotent_sync
 
@@ -111,9 +111,9 @@ def with_idemkit(refund: Refund, client: Client, folder: Path) -> Refund:
 
 
 def with_dbos(refund: Refund, client: Client, folder: Path) -> Refund:
-    """A workflow of DBOS with an ID made of the order, which is DBOS's idempotency key.
+    """A workflow of DBOS with an ID made from the order, which is DBOS's idempotency key.
 
-    Its step is tried again where the bank was not reached.
+    Its step is retried if the bank was not reached.
     """
     from dbos import DBOS, SetWorkflowID
 

@@ -1,4 +1,4 @@
-"""Draws the table: SVG by hand, and PNG of it where Chromium is installed."""
+"""Draws the table: SVG by hand, and PNG if Chromium is installed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from bench.effects.ways import WAYS
 
 __all__ = ["draw", "write_pictures"]
 
-# What stands in a cell, its colour, and what the legend says.
+# The text of a cell, its colour, and its text in the legend.
 _CELLS = {
     "once": ("1", "#1a7f4b", "one refund, and who asks again is told of it"),
     "unknown": (
@@ -32,7 +32,7 @@ _FONT = 'font-family="DejaVu Sans, Verdana, Helvetica, Arial, sans-serif"'
 
 
 def draw(table: Table) -> str:
-    """The table as SVG."""
+    """Return the table as SVG."""
     names = table.columns
     used = [word for word in _CELLS if any(word in table.cells[name].values() for name in names)]
     bottom = _TOP + _HIGH * (len(WAYS) + 1) + 14
@@ -87,7 +87,7 @@ def _column(table: Table, name: str, x: int) -> list[str]:
 
 
 def write_pictures(table: Table, folder: Path) -> None:
-    """Write ``effects.svg``, and ``effects.png`` where Chromium is installed."""
+    """Write ``effects.svg``, and ``effects.png`` if Chromium is installed."""
     svg = folder / "effects.svg"
     svg.write_text(draw(table))
     chromium = os.environ.get("UPSHOT_BROWSER") or shutil.which("chromium")

@@ -1,4 +1,4 @@
-"""A model's script, which any framework's model can play."""
+"""A model's script, which the model of any framework can play."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Wanted:
 
 @dataclass
 class Play:
-    """Asks for the refund in so many replies, whatever it reads, and then says "done".
+    """Requests the refund in a number of replies, whatever it reads, and then says "done".
 
     Attributes:
         replies: The calls of each reply, each by the arguments that differ from those of order 7.
@@ -41,7 +41,7 @@ class Play:
         ]
 
     def next(self) -> list[Wanted]:
-        """The calls of the next reply, [] for the last one."""
+        """Return the calls of the next reply, [] for the last one."""
         calls = self._left.pop(0) if self._left else []
         for one in calls:
             self.told[one.id] = ""
@@ -49,16 +49,16 @@ class Play:
 
     @property
     def is_over(self) -> bool:
-        """Whether all calls were asked for."""
+        """Whether all calls were requested."""
         return not self._left
 
     def read(self, id: str, text: object) -> None:
-        """Note what the model reads about a call; others than those of this script are left."""
+        """Record what the model reads about a call; calls outside the script are ignored."""
         if id in self.told:
             self.told[id] = str(text)
 
     def read_error(self, error: BaseException) -> None:
-        """Note an exception that the caller got instead of an answer."""
+        """Record an exception that the caller got instead of an answer."""
         for id, text in self.told.items():
             if not text:
                 self.told[id] = f"{type(error).__name__}: {error}"

@@ -1,4 +1,4 @@
-"""The table: what a way came to in each column."""
+"""The table: the result of each way in each column."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from bench.effects.ways import WAYS, Way
 
 __all__ = ["Cell", "Table", "cell_of", "worst"]
 
-# What says that the refund was made, is being made or may have been.
+# Phrases that say that the refund was made, is being made or may have been made.
 _SAYS = re.compile(
     r"may have|unknown|not known|nobody knows|ambiguous|already (?!exists)|under way|in.progress"
     r"|duplicate|was asked for before",
@@ -25,22 +25,22 @@ WORDS = ("twice", "lost", "untold", "unknown", "once", "-")
 
 @dataclass(frozen=True)
 class Cell:
-    """What came of a way.
+    """The result of a way.
 
     Attributes:
-        word: "once"; "unknown": one refund, and who asked again was told that it may have been
-            made; "untold": one refund, and who asked again was not told so; "twice", "lost"; "-"
-            where there is no such door.
+        word: "once"; "unknown": one refund, and the repeated request was told that it may have
+            been made; "untold": one refund, and the repeated request was not told so; "twice",
+            "lost"; "-" if the framework has no such interface.
     """
 
     word: str
 
 
 def cell_of(way: Way, refunds: int, told: Sequence[str]) -> Cell:
-    """Read what was done, and what those were told who asked again."""
+    """Judge by the refunds and by what the repeated requests were told."""
     if refunds != 1:
         return Cell("twice" if refunds else "lost")
-    # Of a first call there is nothing to know; of two at one moment either may be the first.
+    # The first call cannot know; of two at the same moment either may be the first.
     is_refused = way.stages[0][0].refused > 0
     later = told[-1:] if is_refused else told[1:]
     if all("re_7_1" in text for text in later):
@@ -51,7 +51,7 @@ def cell_of(way: Way, refunds: int, told: Sequence[str]) -> Cell:
 
 
 def worst(cells: Iterable[Cell]) -> Cell:
-    """The worst of several runs."""
+    """Return the worst of several runs."""
     return min(cells, key=lambda one: WORDS.index(one.word))
 
 
@@ -63,32 +63,32 @@ class Table:
 
     @classmethod
     def read(cls, file: Path | None) -> Table:
-        """The table that was kept in a file, or an empty one."""
+        """Return the table stored in a file, or an empty one."""
         if file is None or not file.exists():
             return cls()
         return cls(json.loads(file.read_text()))
 
     def write(self, file: Path | None) -> None:
-        """Keep it."""
+        """Store the table."""
         if file is not None:
             file.write_text(json.dumps(self.cells, indent=1) + "\n")
 
     def add(self, name: str, ways: Sequence[Way], cells: Sequence[Cell]) -> None:
-        """Put the cells of a column in."""
+        """Add the cells of a column."""
         known = self.cells.setdefault(name, {})
         known.update((way.name, cell.word) for way, cell in zip(ways, cells, strict=True))
 
     @property
     def columns(self) -> list[str]:
-        """The columns that it has, in their order."""
+        """Return its columns in order."""
         return [name for name in COLUMNS if name in self.cells]
 
     def word(self, name: str, way: Way) -> str:
-        """A cell, "" where it was not tried."""
+        """Return a cell, "" if it was not tried."""
         return self.cells[name].get(way.name, "")
 
     def kept(self, name: str) -> tuple[int, int]:
-        """In how many ways there was one refund and whoever asked again knew; and of how many."""
+        """Return how many ways had one refund that later requests knew of, and of how many."""
         words = [word for word in self.cells[name].values() if word != "-"]
         return sum(word in ("once", "unknown") for word in words), len(words)
 

@@ -1,4 +1,4 @@
-"""The fifteen ways in which one refund of order 7 is asked for more than once."""
+"""The fifteen ways in which one refund of order 7 is requested more than once."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ TWICE: Replies = (({},), ({},))
 
 @dataclass(frozen=True)
 class Job:
-    """What one process does.
+    """The work of one process.
 
     Attributes:
         do: "talk", or another function of the desk; "function" calls the plain function.
-        replies: What the model asks for.
+        replies: The calls that the model requests.
         session: The conversation.
         dies: Whether the process is killed once the bank has made the refund.
         refused: How many connections to the bank are refused first.
@@ -34,13 +34,13 @@ class Job:
 
 @dataclass(frozen=True)
 class Way:
-    """A way; its stages come one after the other, and the jobs of a stage at the same moment.
+    """A way; its stages run one after the other, and the jobs of a stage at the same moment.
 
     Attributes:
         name: What happens, in a few words.
-        stages: Who asks.
+        stages: The jobs that make requests.
         faults: What goes wrong at the bank.
-        is_unknown: Whether nobody but the bank can know that the refund was made.
+        is_unknown: Whether only the bank can know that the refund was made.
     """
 
     name: str
@@ -62,7 +62,7 @@ WAYS = (
     Way("twice in one reply", _one(Job(replies=[[{}, {}]]))),
     Way("again in another conversation", _one(Job(), Job(session="b"))),
     Way("again in the same conversation", _one(Job(), Job())),
-    # What a framework keeps its sessions in is there by then.
+    # The framework's session store exists by then.
     Way(
         "by two processes at one moment",
         ((Job(replies=(), session="c"),), (Job(), Job(session="b"))),

@@ -1,7 +1,7 @@
-"""``python -m bench.effects.worker COLUMN``: does jobs that come as lines of JSON.
+"""``python -m bench.effects.worker COLUMN``: does jobs that arrive as lines of JSON.
 
-Each job has a process of its own, forked from this one, which has imported the framework: the
-processes of a case share nothing but their folder and the bank.
+Each job has a separate process, forked from this one, which has imported the framework. The
+processes of a case share only their folder and the bank.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from bench.effects.bank import Client
 from bench.effects.columns import COLUMNS, Column
 from bench.effects.play import Play
 
-# After so many exceptions of a framework nobody asks again.
+# After so many exceptions of a framework the request is given up.
 ASKS = 4
 ENDS_S = 60
 
 
 def refund_by(client: Client, *, dies: bool) -> Callable[..., str]:
-    """The function: asks the bank, and may be killed before it returns."""
+    """Return the function: it calls the bank, and may be killed before it returns."""
 
     def refund(order_id: str, cents: int) -> str:
         """Refund an order.
@@ -50,7 +50,7 @@ def refund_by(client: Client, *, dies: bool) -> Callable[..., str]:
 def sub_agent(
     desk: Any, refund: Callable[..., Any], folder: Path
 ) -> tuple[Callable[..., str], list[str]]:
-    """A function that asks another agent for the refund; and what that agent's model read."""
+    """Return a function that asks another agent for the refund, and what its model read."""
     told: list[str] = []
 
     def delegate(order_id: str, cents: int) -> str:
@@ -76,7 +76,7 @@ def sub_agent(
 
 
 def do(column: Column, desk: Any, job: dict[str, Any], folder: Path) -> list[str] | None:
-    """Do a job; returns what was read about each call, None where the desk has no such door."""
+    """Do a job; returns what was read about each call, None if the desk has no such interface."""
     client = Client(job["bank"], refused=job["refused"], session=job["session"])
     refund = refund_by(client, dies=job["dies"])
     kind = job["do"]
@@ -109,13 +109,13 @@ def do(column: Column, desk: Any, job: dict[str, Any], folder: Path) -> list[str
             play.read_error(error)
         if play.is_over:
             break
-        # The caller asks again for what is left.
+        # The caller asks again for the rest.
         door = desk.talk
     return list(play.told.values())
 
 
 def serve(column: Column) -> None:
-    """Answer each line with one."""
+    """Answer each line with a line."""
     print(json.dumps(versions(column)), flush=True)
     desk = column.load()
     warm_up(column)
@@ -129,7 +129,7 @@ def serve(column: Column) -> None:
 
 
 def warm_up(column: Column) -> None:
-    """Import what a forked process would import again each time."""
+    """Import what every forked process would import again."""
     for name in column.imports:
         module = __import__(name)
         for one in getattr(module, "__all__", ()):
@@ -137,7 +137,7 @@ def warm_up(column: Column) -> None:
 
 
 def act(column: Column, desk: Any, job: dict[str, Any]) -> None:
-    """Do a job as a process of its own, and leave what came of it in a file."""
+    """Do a job in a separate process, and leave the result in a file."""
     folder, number = Path(job["folder"]), job["number"]
     faults = folder / f"{number}.log"
     with open(faults, "wb") as log:
@@ -157,7 +157,7 @@ def act(column: Column, desk: Any, job: dict[str, Any]) -> None:
 
 
 def versions(column: Column) -> dict[str, str]:
-    """The exact version of each distribution."""
+    """Return the exact version of each distribution."""
     module = __import__(f"bench.effects.desks.{column.desk}", fromlist=["PACKAGES"])
     return {one: metadata.version(one) for one in (*module.PACKAGES, *column.packages)}
 

@@ -1,6 +1,6 @@
-"""The console in a real browser; run by ``make browser``, in an environment of its own.
+"""The console in a real browser; run by ``make browser``, in a separate environment.
 
-Elsewhere nothing here is collected, for the browser's driver is not installed there.
+Elsewhere nothing here is collected, because the browser's driver is not installed.
 """
 
 import os
@@ -19,12 +19,12 @@ if "UPSHOT_REAL_BROWSER" not in os.environ:
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 LAPTOP = {"width": 1360, "height": 860}
 PHONE = {"width": 360, "height": 760}
-# So long something is waited for that is there at once where nothing else works.
+# How long to wait for something that appears at once on an idle machine.
 PATIENCE_MS = 60_000
 
 
 def chromium() -> str:
-    """The browser of this machine."""
+    """Return the browser of this machine."""
     found = os.environ.get("UPSHOT_BROWSER") or next(filter(None, map(shutil.which, NAMES)), None)
     if not found:
         pytest.skip("no Chromium: apt-get install chromium, or name one in UPSHOT_BROWSER")
@@ -33,7 +33,7 @@ def chromium() -> str:
 
 @pytest.fixture
 async def browser(request: Any) -> AsyncGenerator[Any]:
-    """A browser; further options of its command are the parameter of a test."""
+    """A browser; the parameter of a test adds options to its command line."""
     from playwright.async_api import async_playwright, expect
 
     expect.set_options(timeout=PATIENCE_MS)
@@ -46,7 +46,7 @@ async def browser(request: Any) -> AsyncGenerator[Any]:
 
 @pytest.fixture
 def page_of(browser: Any) -> Callable[..., Awaitable[Any]]:
-    """Opens an address as a user; `faults` of the page is what went wrong in it."""
+    """Opens an address as a user; `faults` of the page collects what went wrong in it."""
 
     async def opened(url: str, name: str = "oz", **options: Any) -> Any:
         given: Any = {"viewport": LAPTOP, "extra_http_headers": {"authorization": name}, **options}
@@ -65,14 +65,14 @@ def page_of(browser: Any) -> Callable[..., Awaitable[Any]]:
 
 
 def _note(page: Any, said: Any) -> None:
-    """Keeps what the browser refused for the site's policy."""
+    """Record what the browser blocked because of the site's policy."""
     if "Content Security Policy" in said.text:
         page.faults.append(said.text)
 
 
 @pytest.fixture
 def axe() -> str:
-    """The source of axe-core."""
+    """Return the source of axe-core."""
     source = Path(sys.prefix) / "node" / "node_modules" / "axe-core" / "axe.min.js"
     if not source.is_file():
         pytest.skip("no axe-core: make browser installs it")

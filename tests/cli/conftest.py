@@ -1,4 +1,4 @@
-"""The command as the tests call it: in this process, or as a process of its own."""
+"""The command as the tests call it: in this process, or as a separate process."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Command: TypeAlias = Callable[..., "tuple[int, str, str]"]
 def command(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Command:
-    """Call the command in this process, in an empty folder; gives exit code, stdout, stderr."""
+    """Call the command in this process, in an empty folder; returns exit code, stdout, stderr."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.setattr(sys, "path", list(sys.path))
@@ -35,7 +35,7 @@ def command(
 
 
 def spawn(*arguments: str, folder: Path, **more: Any) -> subprocess.Popen[bytes]:
-    """The command as a process of its own, with pipes."""
+    """Start the command as a separate process with pipes."""
     return watched(
         subprocess.Popen(
             [sys.executable, "-W", "error", "-m", "upshot", *arguments],

@@ -1,6 +1,6 @@
-"""AgentDojo with upshot as its runtime; run by ``make dojo``, in an environment of its own.
+"""AgentDojo with upshot as its runtime; run by ``make dojo``, in a separate environment.
 
-Elsewhere nothing here is collected, for the package is not installed there.
+Elsewhere nothing here is collected, because the package is not installed.
 """
 
 import os

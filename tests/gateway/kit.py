@@ -1,4 +1,4 @@
-"""Gateways in this process and as processes of their own, their shop, and clients of them."""
+"""Gateways in this process and in separate processes, their shop, and clients for them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ VERIFY: dict[str, Any] = {
 
 @asynccontextmanager
 async def serving(app: Any, *, lifespan: Any = "off") -> AsyncGenerator[str]:
-    """Serve an ASGI application in this process; gives its address."""
+    """Serve an ASGI application in this process; yields its address."""
     server = uvicorn.Server(
         uvicorn.Config(app, port=0, log_level="critical", lifespan=lifespan, ws="none")
     )
@@ -49,16 +49,16 @@ async def serving(app: Any, *, lifespan: Any = "off") -> AsyncGenerator[str]:
     try:
         yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}/mcp"
     finally:
-        # What still streams is cut off: a client may stay until the gateway goes.
+        # Open streams are cut off, because a client may stay until the gateway stops.
         server.should_exit = server.force_exit = True
         await task
 
 
 class Place:
-    """A folder with the file of a gateway, its journal and the book of its shop.
+    """A folder with the configuration of a gateway, its journal and the book of its shop.
 
     Attributes:
-        url: Where the shop of this process is.
+        url: The URL of the shop in this process.
     """
 
     def __init__(self, path: Path) -> None:
@@ -71,23 +71,23 @@ class Place:
 
     @asynccontextmanager
     async def opened(self) -> AsyncGenerator[Place]:
-        """With a shop in this process."""
+        """Run a shop in this process."""
         app = make(self.book).streamable_http_app()
         async with serving(app, lifespan="on") as self.url:
             yield self
 
     def shop(self) -> dict[str, Any]:
-        """The shop in this process, which is reached over HTTP."""
+        """Return the configuration of the shop in this process, which is reached over HTTP."""
         assert self.url, "this test has no shop in its process"
         return {"url": self.url}
 
     def program(self, **more: Any) -> dict[str, Any]:
-        """A shop that is a program, and may be killed."""
+        """Return the configuration of a shop that is a program, and may be killed."""
         command = [sys.executable, "-m", "tests.gateway.shop", str(self.book)]
         return {"command": command, "env": {"SHOP_KEY": KEY}, "cwd": str(ROOT), **more}
 
     def write(self, tools: dict[str, Any] | None = None, **more: Any) -> None:
-        """Write the file, with one server that is the shop."""
+        """Write the configuration, with the shop as the only server."""
         given = {
             "journal": self.journal,
             "servers": more.pop("servers", None) or {"shop": self.shop()},
@@ -110,7 +110,7 @@ class Place:
 
     @asynccontextmanager
     async def client(self, user: str = "", **options: Any) -> AsyncGenerator[Client]:
-        """A client of a new gateway in this process."""
+        """Yield a client of a new gateway in this process."""
         async with create_client_server_memory_streams() as (own, theirs):
             channel = SdkChannel(*theirs, is_server=True)
             task = asyncio.create_task(serve(read_config(str(self.file)), user, channel))
@@ -118,25 +118,25 @@ class Place:
                 async with Client(_opened(own), **options) as client:
                     yield client
             finally:
-                # It goes when its client has gone.
+                # It stops once its client has left.
                 await own[1].aclose()
                 await task
 
     @asynccontextmanager
     async def over_http(self, user: str = "", sign_in: Any = None) -> AsyncGenerator[str]:
-        """The gateway over HTTP, in this process; gives its address."""
+        """Run the gateway over HTTP in this process; yields its address."""
         config = read_config(str(self.file))
         async with serve_http(config, user, [], sign_in) as app, serving(app) as url:
             yield url
 
     @asynccontextmanager
     async def client_over_http(self, **options: Any) -> AsyncGenerator[Client]:
-        """A client of a new gateway over HTTP in this process."""
+        """Yield a client of a new gateway over HTTP in this process."""
         async with self.over_http() as url, Client(url, **options) as client:
             yield client
 
     async def hanging(self) -> asyncio.subprocess.Process:
-        """A gateway that is a process, with a refund of order 7 that was made and hangs."""
+        """Start a gateway process with a refund of order 7 that was made and now hangs."""
         process = await asyncio.create_subprocess_exec(
             *self.command(), stdin=PIPE, stdout=PIPE, cwd=ROOT
         )
@@ -153,14 +153,14 @@ class Place:
             message = {"jsonrpc": "2.0", "id": id, "method": method, "params": params}
             said = {name: value for name, value in message.items() if value is not None}
             process.stdin.write(json.dumps(said).encode() + b"\n")
-            # Of the call, its progress is read: the refund is made then, and it hangs.
+            # The progress of the call is read: the refund is made then, and the call hangs.
             assert id is None or await process.stdout.readline()
         assert self.lines == ["refund 7"]
         return process
 
     @asynccontextmanager
     async def client_of_process(self, *words: str, **options: Any) -> AsyncGenerator[Client]:
-        """A client of a new gateway that is a process, over standard input and output."""
+        """Yield a client of a new gateway process, over standard input and output."""
         program, *rest = self.command(*words)
         server = StdioServerParameters(
             command=program, args=rest, cwd=ROOT, env={**os.environ, "COLUMNS": "100"}
@@ -179,12 +179,12 @@ def text_of(result: types.CallToolResult) -> str:
 
 
 def told(result: types.CallToolResult) -> dict[str, Any]:
-    """What a gateway says of an outcome."""
+    """Return what a gateway says about an outcome."""
     return (result.meta or {}).get("upshot/outcome", {})
 
 
 def approving(*, decision: str = "approve", asked: list[str] | None = None) -> Any:
-    """How a client answers elicitations."""
+    """Return a function that answers elicitations as a client."""
 
     async def elicit(context: Any, params: Any) -> types.ElicitResult:
         if asked is not None:

@@ -1,6 +1,6 @@
-"""Real MCP servers from the package registries; run by ``make mcp``, in an environment of its own.
+"""Real MCP servers from the package registries; run by ``make mcp``, in a separate environment.
 
-Elsewhere nothing here is collected, for the servers are not installed there.
+Elsewhere nothing here is collected, because the servers are not installed.
 """
 
 import os

@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 
-# A key and a certificate that nobody trusts, for 127.0.0.1 and for tests only.
+# An untrusted key and certificate for 127.0.0.1, for tests only.
 CERTIFICATE = Path(__file__).with_name("loopback.pem")
 
 
 @dataclass
 class Asked:
-    """One request as it came in."""
+    """One request as it was received."""
 
     line: str
     headers: dict[str, str]
@@ -33,7 +33,7 @@ Answer = Callable[[Asked, asyncio.StreamWriter], Awaitable[None]]
 
 @dataclass
 class Server:
-    """What a test sees of the server."""
+    """The server as a test sees it."""
 
     url: str = ""
     connections: int = 0
@@ -56,7 +56,7 @@ def reply(
     headers: dict[str, str] | None = None,
     length: int | None = None,
 ) -> bytes:
-    """A whole HTTP reply; *length* may lie about the body."""
+    """Return a whole HTTP reply; *length* may be a wrong length of the body."""
     if isinstance(body, dict):
         body = json.dumps(body)
         headers = {"content-type": "application/json", **(headers or {})}
@@ -117,7 +117,7 @@ def serve():
 
 @pytest.fixture
 def refusing_url() -> Iterator[str]:
-    """Where every connection is refused: nobody else can take the port in the meantime."""
+    """A URL where every connection is refused, because the port stays reserved."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         yield f"http://127.0.0.1:{taken.getsockname()[1]}"
@@ -125,7 +125,7 @@ def refusing_url() -> Iterator[str]:
 
 @pytest.fixture
 def certificate() -> Path:
-    """What the server shows with ``tls=True``, as a PEM file."""
+    """The certificate shown with ``tls=True``, as a PEM file."""
     return CERTIFICATE
 
 

@@ -44,7 +44,7 @@ def make(name: str, place: str = "1", /, **arguments: Any) -> Act:
 
 
 def told(*texts: str, known: bool = True) -> Facts:
-    """Facts of what the user said; with *known* contacts and files of a trusted source."""
+    """Facts with what the user said; with *known*, also contacts and files of a trusted source."""
     facts = Facts(tuple(Saying(text, "request", TODAY) for text in texts))
     for record, output in ((CONTACT, PEOPLE), (FILE, FILES)) if known else ():
         source = Act(

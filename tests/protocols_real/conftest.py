@@ -1,7 +1,7 @@
-"""The official clients and suites of the protocols; run by ``make protocols``, in an environment of
-its own.
+"""The official clients and suites of the protocols; run by ``make protocols``, in a separate
+environment.
 
-Elsewhere nothing here is collected, for they are not installed there.
+Elsewhere nothing here is collected, because they are not installed.
 """
 
 import os

@@ -1,6 +1,6 @@
 """The distribution, built and installed in fresh environments; run by ``make release``.
 
-Elsewhere nothing here is collected, for it asks the package index.
+Elsewhere nothing here is collected, because it uses the package index.
 """
 
 import os

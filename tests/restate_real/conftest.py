@@ -1,6 +1,6 @@
-"""A real Restate server from the registry; run by ``make restate``, in an environment apart.
+"""A real Restate server from the registry; run by ``make restate``, in a separate environment.
 
-Elsewhere nothing here is collected, for the server is not installed there.
+Elsewhere nothing here is collected, because the server is not installed.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""What the tests of runs share: an engine made of a function, and witnesses."""
+"""Shared by the tests of runs: an engine from a function, and recording observers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ async def add(a: int, b: int) -> int:
 
 
 def measured(content: str | None = None, *calls: ToolCall, **facts: Any) -> ModelResponse:
-    """A reply that says what it used: 10 tokens in, 5 out."""
+    """A reply that reports its usage: 10 tokens in, 5 out."""
     usage = Usage(input_tokens=10, output_tokens=5, api_calls=1)
     finish = "tool_use" if calls else "stop"
     facts = {"usage": usage, "finish_reason": finish} | facts
@@ -28,7 +28,7 @@ def measured(content: str | None = None, *calls: ToolCall, **facts: Any) -> Mode
 
 
 class Do:
-    """An engine that does what a function of (run, host, board) does, sync or async."""
+    """An engine that calls a function of (run, host, board), sync or async."""
 
     def __init__(self, work: Callable[..., Any]) -> None:
         self._work = work
@@ -52,7 +52,7 @@ def say(text: str) -> Message:
 
 
 class Witness:
-    """An observer that writes down what it is told, in order."""
+    """An observer that records its notifications, in order."""
 
     def __init__(self, name: str = "", book: list[Any] | None = None) -> None:
         self.told: list[tuple[str, tuple[Any, ...]]] = []
@@ -83,7 +83,7 @@ async def copied(events: list[Event], journal: MemoryJournal, run_id: str = "run
 
 
 async def log_of(journal: Journal, run_id: str) -> list[Event]:
-    """Every durable event of a run, in order."""
+    """Return every durable event of a run, in order."""
     return [event async for event, _ in states(journal.events(run_id))]
 
 
@@ -92,7 +92,7 @@ def kinds(events: list[Event]) -> list[str]:
 
 
 class Ordered(MemoryJournal):
-    """A journal that knows in which order the events of all its runs came."""
+    """A journal that records the order of the events of all its runs."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -103,7 +103,7 @@ class Ordered(MemoryJournal):
         self.order.append(event)
 
     def cut(self, length: int) -> Ordered:
-        """What it held when its process died after so many events."""
+        """Return the journal as it was if its process had died after *length* events."""
         shorter = Ordered()
         for event in self.order[:length]:
             shorter.append(event)
@@ -111,7 +111,7 @@ class Ordered(MemoryJournal):
 
 
 class Safe(Ordered):
-    """A journal that knows how much of it was on disk when somebody last waited for that."""
+    """A journal that records how much of it was on disk at the last barrier."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -123,12 +123,12 @@ class Safe(Ordered):
 
 
 class Raced(MemoryJournal):
-    """Another process goes on just before a run is claimed or answered.
+    """A journal whose run another process continues just before it is claimed or answered.
 
     Args:
-        before: What the journal holds.
+        before: The events in the journal.
         at: The run whose claim or answer comes too late.
-        then: What the other process writes.
+        then: The events that the other process writes.
     """
 
     def __init__(self, before: list[Event], at: str, then: list[Event]) -> None:

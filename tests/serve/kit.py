@@ -1,4 +1,4 @@
-"""A site that is served on loopback, and clients of it."""
+"""A site served on loopback, and clients for it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ USERS: Mapping[str, User] = {
 
 
 def who(request: Any) -> User | None:
-    """The user that a request names; the download of a browser has its cookie alone."""
+    """Return the user that a request names; a browser download sends only its cookie."""
     return USERS.get(request.headers.get("authorization") or request.cookies.get("user", ""))
 
 
@@ -44,13 +44,13 @@ class Client:
         }
 
     def by(self, name: str) -> Self:
-        """The same as another user; "" is nobody."""
+        """The same client as another user; "" is no user."""
         return type(self)(self.session, self.url, name)
 
     async def ask(
         self, method: str, path: str, body: object = None, **headers: str
     ) -> tuple[int, Any]:
-        """The status and the JSON of the response."""
+        """Return the status and the JSON of the response."""
         given: Any = {"data": io.BytesIO(body)} if isinstance(body, bytes) else {"json": body}
         named = {name.replace("_", "-"): value for name, value in headers.items()}
         asking = self.session.request(
@@ -69,7 +69,7 @@ class Client:
 
 @asynccontextmanager
 async def served(app: App, **options: Any) -> AsyncGenerator[Client]:
-    """Serve an App on a free port; gives a client that is nobody."""
+    """Serve an App on a free port; yields a client without a user."""
     given: Any = {"user": who, **options}
     async with listening(app.asgi(**given)) as client:
         yield client
@@ -77,7 +77,7 @@ async def served(app: App, **options: Any) -> AsyncGenerator[Client]:
 
 @asynccontextmanager
 async def listening(served: Any) -> AsyncGenerator[Client]:
-    """Serve an ASGI application on a free port; gives a client that is nobody."""
+    """Serve an ASGI application on a free port; yields a client without a user."""
     config = uvicorn.Config(served, port=0, log_level="warning", lifespan="on")
     server = uvicorn.Server(config)
     task = asyncio.create_task(server.serve())

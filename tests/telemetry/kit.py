@@ -1,4 +1,4 @@
-"""What the tests of telemetry share: what came out of an instrumentation."""
+"""Shared by the tests of telemetry: the output of an instrumentation."""
 
 from __future__ import annotations
 
@@ -29,22 +29,22 @@ class Sight:
 
     @contextmanager
     def instrumented(self, **options: Any) -> Iterator[Sight]:
-        """With these providers, for a while."""
+        """Instrument with these providers for the duration of the block."""
         with instrument(tracer_provider=self.tracers, meter_provider=self.meters, **options):
             yield self
 
     def spans(self, prefix: str = "") -> list[ReadableSpan]:
-        """Ended spans whose name begins so, in the order of their start."""
+        """Return ended spans whose name starts with *prefix*, in the order of their start."""
         found = [span for span in self._spans.get_finished_spans() if span.name.startswith(prefix)]
         return sorted(found, key=lambda span: span.start_time or 0)
 
     def span(self, prefix: str) -> ReadableSpan:
-        """The one span whose name begins so."""
+        """Return the one span whose name starts with *prefix*."""
         (found,) = self.spans(prefix)
         return found
 
     def points(self, metric: str) -> list[Point]:
-        """Value (of a histogram: its sum) and attributes of every series of *metric*."""
+        """Return value (for a histogram: sum) and attributes of every series of *metric*."""
         data = self._reader.get_metrics_data()
         if data is None:
             return []
@@ -58,12 +58,12 @@ class Sight:
         ]
 
     def total(self, metric: str) -> Any:
-        """Sum over all series; None where nothing was recorded."""
+        """Return the sum over all series; None if nothing was recorded."""
         values = [value for value, _ in self.points(metric)]
         return sum(values) if values else None
 
     def names(self) -> set[str]:
-        """Every metric that was recorded."""
+        """Return the names of all recorded metrics."""
         data = self._reader.get_metrics_data()
         return {
             metric.name

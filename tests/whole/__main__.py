@@ -1,8 +1,8 @@
-"""``python -m tests.whole [COUNT] [SEED]``: makes random runs, and holds each against the truth.
+"""``python -m tests.whole [COUNT] [SEED]``: make random runs, and check each against the truth.
 
-The truth is what ``provider`` billed and what ``book`` says that the tools did. Each case
-(``case``) is run by its own path (``paths``), and once more by a plain ``run`` where it goes the
-same way each time; ``checks`` says what must hold, and that both came to the same.
+The truth is what ``provider`` billed and the effects of the tools in ``book``. Each case (``case``)
+is run by its own path (``paths``), and again by a plain ``run`` if it is deterministic. ``checks``
+says what must hold, and that both results agree.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ from upshot.sim.http_server import Listener
 
 NEWLINE = "\n"
 TOLD_EVERY = 500
-"""After so many cases it is said how far it is."""
+"""How many cases are run between two progress messages."""
 SIDE_BY_SIDE = 6
-"""So many cases wait for their processes, servers and files at the same time."""
+"""How many cases wait for their processes, servers and files at the same time."""
 
 
 class Bench:
-    """A provider, a transport and a folder for the lives of cases."""
+    """A provider, a transport and a folder for running cases."""
 
     def __init__(self, folder: str) -> None:
         self._folder, self._numbers = folder, count()
         self._provider, self._port, self.transport = Provider(), 0, AiohttpTransport()
-        # The streams of one site end where another one of the process closes.
+        # Closing a site ends the streams of every other site in the process.
         self._site = asyncio.Lock()
 
     async def open(self) -> Listener:
@@ -54,7 +54,7 @@ class Bench:
         return listener
 
     async def live(self, case: Case, path: str) -> tuple[Outcome, list[str]]:
-        """Run *case* by *path*; gives what it led to and all that is wrong with it."""
+        """Run *case* by *path*; returns the outcome and all faults."""
         number = next(self._numbers)
         folder = os.path.join(self._folder, str(number))
         os.mkdir(folder)
@@ -75,7 +75,7 @@ class Bench:
             shutil.rmtree(folder, ignore_errors=True)
 
     async def judge(self, seed: int) -> list[str]:
-        """All that is wrong with the case of number *seed*."""
+        """Return all faults of case number *seed*."""
         case = make_case(seed)
         try:
             outcome, found = await self.live(case, case.path)
@@ -98,7 +98,7 @@ def _differences(path: str, one: dict[str, object], other: dict[str, object]) ->
 
 
 async def search(seeds: Sequence[int], folder: str) -> int:
-    """Judge the cases of *seeds*, some at a time; gives how many are broken."""
+    """Judge the cases of *seeds*, some at a time; returns how many are broken."""
     bench, broken, done, left = Bench(folder), 0, 0, iter(seeds)
     listener = await bench.open()
 
@@ -119,13 +119,13 @@ async def search(seeds: Sequence[int], folder: str) -> int:
                 group.create_task(judge())
     finally:
         await listener.aclose()
-    # Each seed is accounted for, or the search has ended early.
+    # Every seed is accounted for; otherwise the search ended early.
     assert done == len(seeds), (done, len(seeds))
     return broken
 
 
 def report(seed: int, found: list[str], *, brief: bool = False) -> None:
-    """Say what is wrong, and how to see it again."""
+    """Print the faults of a case, and how to reproduce it."""
     print(f"-- case {seed}; again: make whole COUNT=1 SEED={seed}")
     for one in found:
         print(f"   {' ... '.join(one.split(NEWLINE)[-4:])[-600:] if brief else one}")
@@ -135,7 +135,7 @@ def report(seed: int, found: list[str], *, brief: bool = False) -> None:
 
 
 def main(arguments: list[str]) -> int:
-    """Judge so many cases (2,000), from a number (random)."""
+    """Judge a number of cases (2,000 by default), starting from a seed (random by default)."""
     many = int(arguments[0]) if arguments else 2000
     first = int(arguments[1]) if len(arguments) > 1 else random.SystemRandom().randrange(2**32)
     began = time.monotonic()

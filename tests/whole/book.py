@@ -1,6 +1,6 @@
-"""The book of effects: what the tools of a run really did, outside of all that upshot keeps.
+"""The book of effects: what the tools of a run really did, outside of anything upshot stores.
 
-Apart from the rest, for a tool in a process of its own imports this module and no more.
+A module of its own, because a tool in a separate process imports only this.
 """
 
 from __future__ import annotations
@@ -13,29 +13,29 @@ from typing import Any
 from upshot import ToolError, tool
 
 BOOK = "UPSHOT_WHOLE_BOOK"
-"""The environment variable that names the book to a process."""
+"""The environment variable with the path of the book, for processes."""
 
 
 class Book:
-    """What the tools of one world did: a line for each effect, written by one system call."""
+    """The effects of the tools of one world: one line each, written by one system call."""
 
     def __init__(self, path: str) -> None:
         self.path = path
 
     def enter(self, tag: str) -> None:
-        """Have an effect."""
+        """Record an effect."""
         file = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
         os.write(file, f"{tag}\n".encode())
         os.close(file)
 
     def read(self) -> Counter[str]:
-        """How often each call had its effect."""
+        """Return how many times each call had its effect."""
         path = Path(self.path)
         return Counter(path.read_text().split() if path.exists() else ())
 
 
 def act(book: Book, tag: str, way: str) -> Any:
-    """What the body of a tool does that does not wait."""
+    """Do what a tool's body does, except for waiting."""
     if way == "raise before":
         raise RuntimeError("it broke before")
     if way == "none":

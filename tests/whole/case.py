@@ -1,8 +1,8 @@
-"""A case: an agent, what its provider and its tools do, and what happens on the way, from a seed.
+"""A case, made from a seed: an agent, what its provider and tools do, and what happens to the run.
 
-A case is plain data, so that the provider, the tools and a child process make the same one from
+A case is plain data, so that the provider, the tools and a child process build the same one from
 its number. Each call of a script has a *tag*, which names the call in the book of effects and
-tells the provider how far a run is: ``~TASK.ATTEMPT.AGENT.TURN/PLACE``.
+shows the provider how far a run is: ``~TASK.ATTEMPT.AGENT.TURN/PLACE``.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ FAULTS = {
     "cut": ("server_error", True),
     "error in a 200": ("server_error", True),
 }
-"""What a provider does in place of a reply: the error's code, and whether it is retryable."""
+"""What a provider does instead of replying: the error's code, and whether it is retryable."""
 
 WRITES = ("change", "change_in_thread", "put", "pay", "apart", "slow", "slow_in_thread")
 READS = ("look", "look_in_thread", "slow_look")
@@ -59,8 +59,8 @@ LIMIT_CODES = {
 }
 
 IDS = ("own", "own", "by place", "one", "none")
-"""How a provider names its calls: each by an id of its own, by its place in the reply, all by one
-id, or not at all.
+"""How a provider names its calls: each with its own id, by its place in the reply, all with the
+same id, or not at all.
 """
 
 APPROVED = ("pay",)
@@ -77,8 +77,8 @@ class Call:
     Attributes:
         id: The provider's id of the call; see ``IDS``.
         way: What the tool's body does.
-        answer: What the user says: "yes", "no", or later: "later yes", "later no", "later edit".
-        is_malformed: Whether its arguments are cut JSON.
+        answer: The user's answer: "yes", "no", or later: "later yes", "later no", "later edit".
+        is_malformed: Whether its arguments are truncated JSON.
     """
 
     tool: str
@@ -91,15 +91,15 @@ class Call:
 
 @dataclass(frozen=True)
 class Reply:
-    """What the provider says at one turn, after its faults, one for each earlier request.
+    """The provider's reply at one turn, after its faults, one for each earlier request.
 
     Attributes:
-        finish: Why it stopped, "" for the reason that its calls or their lack give.
-        refusal: What it says in place of a text.
-        usage: "told", "missing", or "zero": all zeros, which is as good as missing.
+        finish: Why it stopped, "" for the natural reason.
+        refusal: The refusal in place of a text.
+        usage: "told", "missing", or "zero" (all zeros, which counts as missing).
         faults: What happens at the requests before.
         other_faults: What the second model of a fallback does at them.
-        cut_at: How much of it comes before a fault in its middle.
+        cut_at: How much of it is sent before a fault in the middle.
     """
 
     text: str
@@ -115,27 +115,27 @@ class Reply:
 
 @dataclass(frozen=True)
 class Case:
-    """All of it.
+    """A whole case.
 
     Attributes:
         scripts: The replies by task, attempt and agent.
         tries: ``Retry.max_tries``; 1 is no retry.
         stop: At which step, and how: ("request", "body" or "done", number, "cancel", "interrupt",
-            "leave" for a block of ``start`` that is left there, or "close" for a worker that is
-            closed there, while another one goes on).
-        engine: What drives it: "loop"; "handoff" from a to b; or one that has b and c as child
+            "leave" for leaving the block of ``start`` there, or "close" for closing a worker
+            there, after which another one continues).
+        engine: What drives it: "loop"; "handoff" from a to b; or one with b and c as child
             runs: "script" (b, then a itself), "graph" (b, then c), "machine" (the same),
-            "parallel" (a graph with both at a time), or "tool" (a's tool runs b).
-        has_fallback: Whether a second model is asked where the first one fails.
+            "parallel" (a graph with both at the same time), or "tool" (a's tool runs b).
+        has_fallback: Whether a second model is called if the first one fails.
         limit: A limit of the run's budget, and its value.
         compaction: What replaces older messages: "", "nothing" or "model".
-        tasks: How many turns of a conversation it is.
+        tasks: The number of turns if it is a conversation.
         kills: At which steps its processes are killed, one after the other: "request", "body" or
             "done", and its number in that process.
         path: How the run is made.
         readers: How many watch it, and at which event each joins.
         journal: "", "memory" or "sqlite".
-        revisions: How often a decider asks for another attempt.
+        revisions: How many times a decider asks for another attempt.
     """
 
     seed: int
@@ -156,12 +156,12 @@ class Case:
 
     @property
     def is_calm(self) -> bool:
-        """Whether it goes the same way each time."""
+        """Whether it is deterministic."""
         is_timed = self.limit is not None and self.limit[0] == "deadline_s"
         return not (self.stop or self.kills or is_timed or self.engine == "parallel")
 
     def describe(self) -> str:
-        """The case, for people."""
+        """Return the case as text."""
         lines = [f"case {self.seed}"]
         for field in fields(self):
             value = getattr(self, field.name)
@@ -182,16 +182,16 @@ ENGINES = {
     "parallel": "bc",
     "tool": "ab",
 }
-"""The engines, and the agents that each asks, in order."""
+"""The engines, and the agents that each calls, in order."""
 
 
 def calls_in(scripts: dict[str, tuple[Reply, ...]]) -> Iterator[Call]:
-    """All calls of *scripts*."""
+    """Return all calls of *scripts*."""
     return (call for script in scripts.values() for reply in script for call in reply.calls)
 
 
 def _with_way_to_b(scripts: dict[str, tuple[Reply, ...]], engine: str) -> dict[str, Any]:
-    """*scripts* in which agent a's last turn before its answer leads to agent b."""
+    """Return *scripts* with agent a's last turn before its answer leading to agent b."""
     key = script_key(0, 0, "a")
     *others, last = scripts[key]
     turn = len(others)
@@ -204,13 +204,13 @@ def _with_way_to_b(scripts: dict[str, tuple[Reply, ...]], engine: str) -> dict[s
 
 
 def script_key(task: int, attempt: int, agent: str) -> str:
-    """The key of a script."""
+    """Return the key of a script."""
     return f"~{task}.{attempt}.{agent}"
 
 
 @cache
 def make_case(seed: int) -> Case:
-    """The case of number *seed*."""
+    """Return case number *seed*."""
     return _Maker(seed).make()
 
 
@@ -221,11 +221,11 @@ class _Maker:
         self._ids = 0
 
     def make(self) -> Case:
-        """The case."""
+        """Make the case."""
         rng = self._rng
         self._dialect = rng.choice([*DIALECTS])
         self._is_rough = rng.random() < 0.6
-        # The other two have no calls without ids.
+        # The other two dialects have no calls without ids.
         named = len(IDS) - (self._dialect not in ("chat", "gemini"))
         self._naming = rng.choice(IDS[:named])
         self._engine = engine = rng.choices([*ENGINES], weights=(8, 2, 2, 2, 2, 1, 2))[0]
@@ -248,7 +248,7 @@ class _Maker:
             # The call that leads to b may be denied.
             limit = None
         if revisions and path in DOORS[1:]:
-            # No door asks for more than one attempt.
+            # No door can request more than one attempt.
             path = "run"
         stop, kills = self._breaks(path, has_limit=limit is not None)
         parks = any(call.answer.startswith("later") for call in calls_in(scripts))
@@ -280,10 +280,10 @@ class _Maker:
     def _breaks(
         self, path: str, *, has_limit: bool
     ) -> tuple[tuple[str, int, str] | None, list[tuple[str, int]]]:
-        """Where the run is stopped, and where its processes are killed."""
+        """Return where the run is stopped, and where its processes are killed."""
         rng = self._rng
         if path in ("kill", "killed worker"):
-            # A run that kills its worker three times is not worked on any more.
+            # A run that kills its worker three times is abandoned.
             many = rng.choice((1, 1, 1, 2, 3) if path == "kill" else (1, 1, 2))
             steps = ("request", "body", "done")
             return None, [(rng.choice(steps), rng.randint(1, 4)) for _ in range(many)]
@@ -338,7 +338,7 @@ class _Maker:
         rough = self._is_rough and rng.random() < 0.4
         self._ids += 1
         names = {"own": f"c{self._ids}", "by place": f"c{place}", "one": "c", "none": ""}
-        # A run that a tool runs cannot wait: the tool has ended by then.
+        # A run that a tool runs cannot wait, because the tool has ended by then.
         later = ("later yes", "later no", "later edit") if self._engine != "tool" else ("no",)
         return Call(
             tool=tool,

@@ -1,4 +1,4 @@
-"""What must hold of every run, whatever happened on the way."""
+"""What must hold for every run, whatever happened to it."""
 
 from __future__ import annotations
 
@@ -56,12 +56,12 @@ SLOW_WARNINGS = ("abandoned_tool", "effect_unknown", "late_result")
 
 
 async def faults_of(life: Life, outcome: Outcome) -> list[str]:
-    """All that is wrong."""
+    """Return all faults."""
     found = [*life.world.strange]
     for result in outcome.results:
         found += _of_itself(result)
     found += _of_money(life, outcome.turns or [outcome.result], outcome.kills)
-    # What a killed tool ran inside it goes no further: its own effect is told as unknown.
+    # What a killed tool ran inside it is lost: its own effect is reported as unknown.
     has_all = outcome.journal is not None and not (outcome.kills and life.case.engine == "tool")
     records = await records_of(outcome)
     found += _of_effects(life, records, outcome.turns or [outcome.result], has_all=has_all)
@@ -86,7 +86,7 @@ async def faults_of(life: Life, outcome: Outcome) -> list[str]:
 
 
 async def _failed_tries(journal: Any) -> list[str]:
-    """Why model calls failed, as the logs say: for who reads what is wrong."""
+    """Return why model calls failed according to the logs, to help whoever investigates."""
     return [
         f"a try of {event.run_id} failed: {event.response.error}"
         for run in await journal.runs()
@@ -96,7 +96,7 @@ async def _failed_tries(journal: Any) -> list[str]:
 
 
 async def _of_replay(life: Life, outcome: Outcome) -> list[str]:
-    """What is wrong with a replay of the run, which should do the same and touch nothing."""
+    """Return the faults of a replay, which should do the same and touch nothing."""
     (agent,), before = life.agents(), (life.book.read(), len(life.world.bill))
     given = life.options()
     replayed = await upshot.replay(outcome.result.run_id, agent, journal=outcome.journal, **given)
@@ -109,7 +109,7 @@ async def _of_replay(life: Life, outcome: Outcome) -> list[str]:
 
 
 async def records_of(outcome: Outcome) -> dict[str, ToolRecord]:
-    """What the logs of all runs say of each call; without logs, what the result does."""
+    """Return the record of each call from the logs of all runs, or from the result."""
     records = list(outcome.result.tool_records)
     if (journal := outcome.journal) is not None:
         records = [
@@ -120,7 +120,7 @@ async def records_of(outcome: Outcome) -> dict[str, ToolRecord]:
 
 
 async def _logged(journal: Any, run_id: str) -> list[ToolRecord]:
-    """The records of a log, with what became known of unknown effects while the run waited."""
+    """Return the records of a log, with effects that were settled while the run waited."""
     records, asked = list[ToolRecord](), dict[str, str]()
     async for event, _ in states(journal.events(run_id), seeds=seeds_of(journal)):
         if isinstance(event, ToolSettled):
@@ -139,7 +139,7 @@ async def _logged(journal: Any, run_id: str) -> list[ToolRecord]:
 
 
 def differences(one: Any, other: Any) -> str:
-    """In what two results differ."""
+    """Return how two results differ."""
     pairs = ((name, getattr(one, name), getattr(other, name)) for name in one.__struct_fields__)
     return ", ".join(f"{name}: {a!r} {b!r}" for name, a, b in pairs if a != b)
 
@@ -196,7 +196,7 @@ def _of_money(life: Life, results: list[AgentResult[Any]], kills: int) -> Iterat
     )
     got = (usage.input_tokens or 0, usage.output_tokens or 0)
     if not life.case.is_calm:
-        # The last reply may not have been read any more.
+        # The last reply may not have been read.
         least = (0, 0) if usage.unmeasured_calls else least
     if not (least[0] <= got[0] <= most[0] and least[1] <= got[1] <= most[1]):
         yield f"its usage is {got}, the bill says {least} to {most}: {bill}"
@@ -217,12 +217,12 @@ def _of_money(life: Life, results: list[AgentResult[Any]], kills: int) -> Iterat
 
 
 def _of_limit(case: Case, bill: list[Billed]) -> Iterator[str]:
-    """A limit on tokens or money that was passed, and the model asked for a further turn."""
+    """Find turns that were requested after a limit on tokens or money was passed."""
     used, last = (0, 0), ""
     name, most = case.limit or ("", 0)
     for one in bill if case.is_calm else []:
         if one.mark.split(".")[0] != last.split(".", maxsplit=1)[0]:
-            # Each task is a run with a budget of its own.
+            # Each task is a run with its own budget.
             used = (0, 0)
         spent = {"max_tokens": sum(used), "max_cost_usd": used[0] / 1000 + used[1] / 100}
         if one.mark != last and spent.get(name, -1) > most:
@@ -243,7 +243,7 @@ def _of_effects(
     has_all: bool,
 ) -> Iterator[str]:
     book = life.book.read()
-    # A child run that died and is not resumed has no record of the call that it was at.
+    # A child run that died and was not resumed has no record of the call it was making.
     recorded = {record.call_id for record in records.values()}
     unrecorded = {
         one.tool
@@ -286,7 +286,7 @@ def _of_call(tag: str, record: ToolRecord, done: int) -> Iterator[str]:
 def _of_worst(
     life: Life, result: AgentResult[Any], task: int, records: dict[str, ToolRecord]
 ) -> Iterator[str]:
-    """Whether the effect of the whole run is the worst of what was done in it."""
+    """Check that the effect of the whole run is the worst effect in it."""
     mark, book = f"~{task}.", life.book.read()
     calls = (call for call in calls_in(life.case.scripts) if call.tag.startswith(mark))
     is_done = any(book[call.tag] for call in calls if call.tool in WRITES)
@@ -328,17 +328,17 @@ def _of_end(life: Life, result: AgentResult[Any], task: int) -> Iterator[str]:
 
 
 def faults_in(case: Case) -> set[str]:
-    """All faults that are planted in *case*."""
+    """Return all faults that are planted in *case*."""
     return {fault for one in replies_in(case) for fault in (*one.faults, *one.other_faults)}
 
 
 def replies_in(case: Case) -> list[Reply]:
-    """All replies that are planned."""
+    """Return all planned replies."""
     return [reply for script in case.scripts.values() for reply in script]
 
 
 def expected_end(case: Case, task: int) -> tuple[str | None, str | None]:
-    """The error's code with which a task of a calm case ends, None for none; and its answer."""
+    """Return the error code (or None) and the answer with which a task of a calm case ends."""
     code = text = None
     for attempt in range(case.revisions + 1):
         for agent in ENGINES[case.engine]:
@@ -347,13 +347,13 @@ def expected_end(case: Case, task: int) -> tuple[str | None, str | None]:
                 if code is not None:
                     break
             if code is not None and not (case.engine == "tool" and agent == "b"):
-                # A tool tells of it, and agent a goes on.
+                # The tool reports it, and agent a continues.
                 return code, text if code == "content_filter" else None
     return None, text
 
 
 def _fails(case: Case, reply: Reply) -> str | None:
-    """The code with which a model call fails that meets its faults in turn, None if it does not."""
+    """Return the code with which a model call fails after its faults in turn, or None."""
     faults, others = [*reply.faults], [*reply.other_faults]
     count, was_empty = 1, False
     while True:
@@ -377,24 +377,24 @@ def _next(faults: list[str]) -> str:
 
 
 def _of_both(first: str, second: str) -> str:
-    """The fault that a fallback tells of, whose models met these two."""
+    """Return the fault that a fallback reports if its models had these two."""
     if not second or FAULTS[second][0] not in FALLBACK_CODES or FAULTS[first][1]:
         return second if not second or FAULTS[second][0] not in FALLBACK_CODES else first
     return second if FAULTS[second][1] else first
 
 
 def essence(result: AgentResult[Any]) -> dict[str, Any]:
-    """What of *result* is the same on every path."""
+    """Return the part of *result* that is the same on every path."""
     code = None if result.error is None else str(result.error.code)
     tools = [one.tool_name for one in result.tool_outcomes]
     tools += [name for child in result.child_runs for name in child.tools]
-    # Whether a thread began before its time was over differs, and when it ended.
+    # It varies whether a thread started in time, and when it ended.
     is_slow = not {*tools}.isdisjoint(SLOW)
     timed, slow = (SLOW_WARNINGS, (*SLOW, "ask_b")) if is_slow else ((), ())
     return {
         "status": str(result.status),
         "code": code,
-        # More can be read of a stream that broke off than of a document.
+        # More can be read from a broken stream than from a broken document.
         "content": result.content if code in (None, "content_filter") else "",
         "finish": result.finish_reason,
         "usage": result.usage,

@@ -1,4 +1,4 @@
-"""Further paths: an App whose worker takes the run up, and every door of its site."""
+"""More paths: an App whose worker claims the run, and every door of its site."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ ANN = User("ann", ("owner",))
 
 
 def app_of(life: Life, journal: Any) -> App:
-    """The App of a life."""
+    """Make the App of a life."""
     given = life.options()
     return App(life.agents(), journal=journal, approve=given["approve"], deciders=given["deciders"])
 
 
 async def until_ended(life: Life, app: App, journal: Any) -> Outcome:
-    """Answer what is asked, until the run, and those that it hands over to, have ended."""
+    """Answer questions until the run, and those that it hands over to, have ended."""
     results: list[Any] = []
     async with asyncio.timeout(30):
         while not (runs := await journal.runs()):
@@ -46,7 +46,7 @@ async def until_ended(life: Life, app: App, journal: Any) -> Outcome:
 
 
 async def _read(life: Life, run: RunHandle) -> None:
-    """Read what other processes are shown of a run to its end, in half of the cases."""
+    """Read a run to its end as other processes see it, in half of the cases."""
     text = ShownText(life.world.strange, lags=True)
     if life.case.seed % 2:
         async for event in run.events(deltas=True):
@@ -54,7 +54,7 @@ async def _read(life: Life, run: RunHandle) -> None:
 
 
 async def by_worker(life: Life, journal: Any) -> Outcome:
-    """Submitted, and worked on by a worker."""
+    """Submit the run, and let a worker work on it."""
     app = app_of(life, journal)
     async with app, working(app):
         await app.submit("a", life.request(), max_attempts=life.case.revisions + 1)
@@ -62,7 +62,7 @@ async def by_worker(life: Life, journal: Any) -> Outcome:
 
 
 async def by_close(life: Life, journal: Any) -> Outcome:
-    """A worker is closed in the middle, and another one goes on."""
+    """Close a worker in the middle; another one continues."""
     app, closes = app_of(life, journal), asyncio.Event()
     stop = life.case.stop
     Steps(life, None if stop is None else stop[:2], closes.set)
@@ -77,7 +77,7 @@ async def by_close(life: Life, journal: Any) -> Outcome:
 
 
 async def by_killed_worker(life: Life, journal: Any) -> Outcome:
-    """The process of a worker is killed, and another one goes on."""
+    """Kill the process of a worker; another one continues."""
     killed = await killed_in(life, work_in_process)
     async with app_of(life, journal) as app:
         if not await journal.runs():
@@ -88,7 +88,7 @@ async def by_killed_worker(life: Life, journal: Any) -> Outcome:
 
 
 async def work_in_process(life: Life, journal: Any) -> None:
-    """Submit the run if nobody has, and work on it until it waits or ends."""
+    """Submit the run if that has not happened, and work on it until it waits or ends."""
     app = app_of(life, journal)
     async with app, working(app):
         if not await journal.runs():
@@ -97,7 +97,7 @@ async def work_in_process(life: Life, journal: Any) -> None:
 
 
 async def _until_idle(journal: Any) -> None:
-    """Wait until no run is due or under way."""
+    """Wait until no run is due or running."""
     async with asyncio.timeout(30):
         while any(one.status in ("running", "submitted") for one in await journal.runs()):
             await asyncio.sleep(0.005)
@@ -111,7 +111,7 @@ async def _by_another(life: Life, journal: Any) -> Outcome:
 
 
 def by_door(ask: Callable[[Life, Client, App], Coroutine[Any, Any, str]]) -> Any:
-    """The path by a door of the site; *ask* gives what was said there."""
+    """Make the path through a door of the site; *ask* returns what was said there."""
 
     async def path(life: Life, journal: Any) -> Outcome:
         app = app_of(life, journal)
@@ -120,7 +120,7 @@ def by_door(ask: Callable[[Life, Client, App], Coroutine[Any, Any, str]]) -> Any
             outcome = await until_ended(life, app, journal)
             said = await asyncio.wait_for(asking, 30)
         content = outcome.result.content
-        # A door may answer where the run parks, before there is any text.
+        # A door may answer when the run parks, before there is any text.
         is_whole = outcome.result.success and not life.was_asked
         if is_whole and content and content.strip() not in said:
             life.world.strange.append(f"the door said {said!r}, the run {content!r}")
@@ -130,7 +130,7 @@ def by_door(ask: Callable[[Life, Client, App], Coroutine[Any, Any, str]]) -> Any
 
 
 async def _post(client: Client, path: str, body: Any, **headers: str) -> list[Any]:
-    """The JSON of a response, or that of each event of a stream."""
+    """Return the JSON of a response, or of each event of a stream."""
     asking = client.session.post(
         client.url + path,
         json=body,
@@ -157,7 +157,7 @@ async def ask_responses(life: Life, client: Client, app: App) -> str:
 
 
 async def ask_ui(life: Life, client: Client, app: App) -> str:
-    """``POST /ui/a``: text that is taken back is not said."""
+    """``POST /ui/a``; retracted text does not count."""
     message = {"id": "m1", "role": "user", "parts": [{"type": "text", "text": TASK}]}
     events = await _post(client, "/ui/a", {"id": "chat", "messages": [message]})
     return "".join(one["delta"] for one in events if one["type"] == "text-delta")
@@ -183,7 +183,7 @@ async def ask_console(life: Life, client: Client, app: App) -> str:
     (begun,) = await _post(client, "/api/runs", {"agent": "a", "text": TASK})
     run = await app.run(begun["run_id"])
     result = await run.result()
-    # A run that handed its request over has a page of its own.
+    # A run that handed its request over has its own page.
     last = run.id if result is None else result.run_id
     page = f"{client.url}/api/runs/{last}"
     async with client.session.get(page, headers=client.headers) as response:
@@ -191,7 +191,7 @@ async def ask_console(life: Life, client: Client, app: App) -> str:
 
 
 async def by_mcp(life: Life, journal: Any) -> Outcome:
-    """A tool of the MCP server."""
+    """Call a tool of the MCP server."""
 
     async def user_of(context: object) -> User:
         return ANN

@@ -1,4 +1,4 @@
-"""The paths by which a case is run: one function each, which gives what it led to."""
+"""The paths by which a case is run: one function each, which returns the outcome."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from upshot import AgentResult, JournalError, Misuse, RunSettled, Status, VoidTe
 from upshot.models import AiohttpTransport
 
 PROCESSES = multiprocessing.get_context("forkserver")
-# A warm process: what a child needs, at its first use too, is there when it begins.
+# Warm processes: what a child needs, even at first use, is loaded before it starts.
 PROCESSES.set_forkserver_preload(
     [
         "tests.whole.doors",
@@ -34,15 +34,15 @@ PROCESSES.set_forkserver_preload(
 
 @dataclass
 class Outcome:
-    """What a life of a case led to.
+    """The outcome of running a case.
 
     Attributes:
         result: The last result.
-        journal: An open journal with the log, None if there is none.
-        shown: The last result that each reader was shown, None if it was shown none.
+        journal: An open journal with the log, or None.
+        shown: The last result that each reader saw, or None.
         results: The results of all sessions, in order.
-        kills: How often its process was killed.
-        turns: The last result of each turn of a conversation; none for a single run.
+        kills: How many times its process was killed.
+        turns: The last result of each turn of a conversation; empty for a single run.
     """
 
     result: AgentResult[Any]
@@ -70,7 +70,7 @@ class Steps:
 
 
 def stop_at_step(life: Life, live: Any) -> None:
-    """Have *live* stopped where the case says so."""
+    """Stop *live* at the step of the case."""
     if (stop := life.case.stop) is not None:
         Steps(life, stop[:2], getattr(live, stop[2]))
 
@@ -86,7 +86,7 @@ async def read(life: Life, live: Any, shown: list[AgentResult[Any] | None]) -> N
 
 
 async def read_text(life: Life, live: Any) -> None:
-    """Read the text of a run to its end, and hold it against the result."""
+    """Read the text of a run to its end, and compare it with the result."""
     text = ""
     async for piece in live.text():
         text = (text[: -piece.voids] if isinstance(piece, VoidText) and piece.voids else text) + (
@@ -103,7 +103,7 @@ async def by_run(life: Life, journal: Any) -> Outcome:
 
 
 async def _begun(life: Life, options: dict[str, Any]) -> AgentResult[Any]:
-    """A run that nobody watches, which can be stopped all the same."""
+    """Make a run without readers that can still be stopped."""
     if life.case.stop is None:
         return await life.begin(**options)
     async with life.start(**options) as live:
@@ -112,7 +112,7 @@ async def _begun(life: Life, options: dict[str, Any]) -> AgentResult[Any]:
 
 
 async def by_run_sync(life: Life, journal: Any) -> Outcome:
-    """``run_sync(...)`` in a thread, which has a loop of its own."""
+    """``run_sync(...)`` in a thread with its own loop."""
 
     async def go(options: dict[str, Any]) -> AgentResult[Any]:
         if life.case.stop is not None or life.case.engine == "handoff":
@@ -148,12 +148,12 @@ async def by_start(life: Life, journal: Any) -> Outcome:
 async def _guest(
     life: Life, live: Any, joins: int, shown: list[Any], options: dict[str, Any]
 ) -> None:
-    """A further reader of a run that is under way."""
+    """Read a running run as another reader."""
     for _ in range(joins * 5):
         await asyncio.sleep(0)
     if live.done or life.case.engine == "handoff":
         return
-    # The run may be ending meanwhile.
+    # The run may be ending.
     with suppress(Misuse):
         (agent,) = life.agents()
         async with upshot.reopen(life.run_id, agent, **options) as guest:
@@ -161,12 +161,12 @@ async def _guest(
 
 
 async def by_resume(life: Life, journal: Any) -> Outcome:
-    """A run that is stopped, or parks, and goes on from the log as often as needed."""
+    """Make a run that is stopped, or parks, and is resumed from the log as often as needed."""
     return await _to_end(life, journal, lambda options: _begun(life, options), goes_on=True)
 
 
 async def by_leave(life: Life, journal: Any) -> Outcome:
-    """``async with start(...)`` is left before the run has ended; some go on with it."""
+    """Leave ``async with start(...)`` before the run has ended; some cases resume it."""
 
     async def go(options: dict[str, Any]) -> AgentResult[Any]:
         leaves, text = asyncio.Event(), ShownText(life.world.strange)
@@ -185,7 +185,7 @@ async def by_leave(life: Life, journal: Any) -> Outcome:
 
 
 async def by_conversation(life: Life, journal: Any) -> Outcome:
-    """The turns of a conversation, one after the other."""
+    """Make the turns of a conversation, one after the other."""
     outcomes: list[Outcome] = []
     for task in range(life.case.tasks):
 
@@ -199,7 +199,7 @@ async def by_conversation(life: Life, journal: Any) -> Outcome:
 
 
 async def by_kill(life: Life, journal: Any) -> Outcome:
-    """A run whose process is killed, and the one that goes on too, until one is left alone."""
+    """Make a run whose processes are killed, one after the other, until one is left alone."""
     killed = await killed_in(life, work_alone)
     outcome = await _to_end(life, journal, partial(_go_on, life))
     outcome.kills = killed
@@ -207,7 +207,7 @@ async def by_kill(life: Life, journal: Any) -> Outcome:
 
 
 async def killed_in(life: Life, work: Work) -> int:
-    """Have processes work on the run by *work*, each of which is killed; how many were."""
+    """Run *work* in processes, each of which is killed; returns how many were."""
     killed = 0
     for place in range(len(life.case.kills)):
         killed += await _killed(life, place, work)
@@ -215,7 +215,7 @@ async def killed_in(life: Life, work: Work) -> int:
 
 
 async def _killed(life: Life, place: int, work: Work) -> bool:
-    """Have a process work on the run, and kill it where the case says; whether it was."""
+    """Run *work* in a process, and kill it where the case says; returns whether it was killed."""
     seat = (life.case.seed, life.world.number, life.folder, life.port), place, work
     await asyncio.to_thread(_wait_for_fork_server)
     process = PROCESSES.Process(target=be_killed, args=seat, daemon=True)
@@ -236,7 +236,7 @@ async def _killed(life: Life, place: int, work: Work) -> bool:
 
 @cache
 def _wait_for_fork_server() -> None:
-    """Start a process that does nothing: the first takes seconds, in which other cases go on."""
+    """Start a process that does nothing; the first takes seconds, which other cases can use."""
     process = PROCESSES.Process(target=_do_nothing)
     process.start()
     process.join()
@@ -247,18 +247,18 @@ def _do_nothing() -> None:
 
 
 async def _go_on(life: Life, options: dict[str, Any]) -> AgentResult[Any]:
-    """Begin the run, or go on with it if it was begun."""
+    """Start the run, or resume it if it was started."""
     runs = [one.run_id for one in await options["journal"].runs() if not one.parent_run_id]
     return await life.resume(runs[-1], **options) if runs else await life.begin(**options)
 
 
 async def work_alone(life: Life, journal: Any) -> None:
-    """Begin the run, or go on with it, until it ends."""
+    """Start or resume the run, until it ends."""
     await _to_end(life, journal, partial(_go_on, life))
 
 
 def be_killed(seat: tuple[int, int, str, int], place: int, work: Work) -> None:
-    """Work on a run, in a process of its own, that is killed in it."""
+    """Work on a run in this process, which is killed in the middle."""
     seed, number, folder, port = seat
 
     async def go() -> None:
@@ -285,7 +285,7 @@ async def _to_end(
     *,
     goes_on: bool = False,
 ) -> Outcome:
-    """Begin by *go*, and answer what is asked until it has ended."""
+    """Start with *go*, and answer questions until the run has ended."""
     options = {**life.options(), "journal": journal}
     results = [await go(options)]
     while results[-1].status is Status.INPUT_REQUIRED or (goes_on and _was_stopped(results[-1])):

@@ -1,8 +1,8 @@
 """The provider: a real server on loopback with four dialects, which keeps the bill of each world.
 
-What it says is found by the request alone: the path names the world and the agent, and the last
-mark in the body says how far the run is. Only how often a turn was asked for is counted, since
-each fault happens once.
+Its replies depend only on the request: the path names the world and the agent, and the last mark in
+the body shows how far the run is. Only the number of requests for a turn is counted, because each
+fault happens once.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ TASK = re.compile(r"Task #(\d+)")
 REVISION = re.compile(r"Revise #(\d+)")
 SUMMARISER = "s"
 BETWEEN_S = 0.03
-"""What passes between two events of a stream to a worker: who watches it looks each 100 ms."""
+"""Seconds between two events of a stream to a worker, whose watchers poll every 100 ms."""
 CUT_AFTER = 4
-"""So many last events of a stream say that it is over, in any dialect."""
+"""How many last events of a stream mark its end, in any dialect."""
 
 
 @dataclass(frozen=True)
 class Billed:
-    """One request that was got.
+    """One request that was received.
 
     Attributes:
         what: The fault that happened, or "reply".
         tokens: What it costs, input and output; zero for a refusal.
-        is_told: Whether the reply carried its usage, whole.
+        is_told: Whether the reply carried its complete usage.
     """
 
     mark: str
@@ -52,13 +52,13 @@ class Billed:
 
     @property
     def is_refused(self) -> bool:
-        """Whether it was answered by a status that says that nothing was done."""
+        """Whether its status says that nothing was done."""
         return self.what[:3].isdigit()
 
 
 @dataclass
 class World:
-    """One life of a case: what its provider billed, and who is told of its steps."""
+    """One life of a case: what its provider billed, and the callback for its steps."""
 
     number: int
     case: Case
@@ -81,11 +81,11 @@ class Provider:
         }
 
     def answer(self, received: Received, *, key: str = "") -> Playback:
-        """The reply; *key* is any."""
+        """Return the reply; *key* is ignored."""
         _, number, agent, *_ = received.path.split("/")
         world = self.worlds[int(number)]
         raw = received.raw.decode("utf-8", "replace")
-        # The second model of a fallback, which has faults of its own.
+        # The second model of a fallback has its own faults.
         is_other = agent.endswith("-other")
         mark, reply = self._find(world, agent.removesuffix("-other"), raw)
         if reply is None:
@@ -104,7 +104,7 @@ class Provider:
 
     @staticmethod
     def _find(world: World, agent: str, raw: str) -> tuple[str, Reply | None]:
-        """Which turn of which script is asked for."""
+        """Return which turn of which script is requested."""
         if agent == SUMMARISER:
             return "summary", Reply("In short.", tokens=(7, 3))
         tasks = list(TASK.finditer(raw))
@@ -141,7 +141,7 @@ class Provider:
         if reply.usage == "zero":
             counts = Counts(0, 0, 0, 0, 0)
         if fault in ("cut", "error in a 200") and case.dialect == "messages":
-            # The event that it begins with would tell half of its usage.
+            # The first event would report half of its usage.
             counts = None
         envelope = Envelope("r1", "m", 1_700_000_000, counts)
         if not streamed:
@@ -153,7 +153,7 @@ class Provider:
 
 
 def _ids_in(body: Any) -> list[str]:
-    """The ids of the calls in a request, in any dialect."""
+    """Return the ids of the calls in a request, in any dialect."""
     if isinstance(body, list):
         return [id for one in cast("list[Any]", body) for id in _ids_in(one)]
     if not isinstance(body, dict):
@@ -168,7 +168,7 @@ def _ids_in(body: Any) -> list[str]:
 
 
 def _plain(form: Any, body: bytes, fault: str, cut_at: float) -> Playback:
-    """A reply in one piece."""
+    """Return a reply in one piece."""
     if fault == "error in a 200":
         body = form.problem(_BROKEN, "r1")
     if fault == "cut":
@@ -180,7 +180,7 @@ def _plain(form: Any, body: bytes, fault: str, cut_at: float) -> Playback:
 def _streamed(
     form: Any, events: Sequence[bytes], fault: str, cut_at: float, between_s: float
 ) -> Playback:
-    """A reply in pieces."""
+    """Return a reply in pieces."""
     if fault in ("cut", "error in a 200"):
         last = max(0, len(events) - CUT_AFTER)
         events = events[: round(last * cut_at)]
@@ -220,7 +220,7 @@ def _turn(reply: Reply) -> Turn:
 
 
 def arguments_of(call: Call) -> str:
-    """The arguments of *call* as the provider writes them."""
+    """Return the arguments of *call* as the provider writes them."""
     way = {"transfer_to_b": "reason"}.get(call.tool, "way")
     whole = json.dumps({"tag": call.tag, way: call.way} if way == "way" else {way: call.tag})
     return whole[:-8] if call.is_malformed else whole
@@ -360,7 +360,7 @@ class GeminiForm:
         return json.dumps(made).encode()
 
     def events(self, turn: Turn, envelope: Envelope, *, include_usage: bool) -> list[bytes]:
-        """Its pieces; there is no event that ends it."""
+        """Return its pieces; no event marks the end."""
         chunks = [self._chunk([{"text": piece}]) for piece in _pieces(turn.text)]
         chunks += [self._chunk([call]) for call in self._calls(turn)]
         return [

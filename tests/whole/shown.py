@@ -1,4 +1,4 @@
-"""The text that a reader is shown, without what was made void, against what the model said."""
+"""The text shown to a reader, without voided parts, compared with what the model said."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from upshot import AgentResult, ModelReplied, ModelRetried, ModelStarted, TextDe
 
 
 class ShownText:
-    """What a reader is shown of each reply.
+    """The text of each reply that a reader is shown.
 
     Args:
-        strange: Takes what is wrong.
-        lags: Whether the end of a reply may come before its last pieces, which are left out then.
+        strange: Faults are appended here.
+        lags: Whether the end of a reply may come before its last pieces, which are then dropped.
     """
 
     def __init__(self, strange: list[str], *, lags: bool = False) -> None:
@@ -21,7 +21,7 @@ class ShownText:
         self._said: dict[str, str] = {}
 
     def add(self, event: Any) -> None:
-        """Read an event; where it ends a reply, the text that was shown must be the reply's."""
+        """Read an event; at the end of a reply, the text shown must be the reply's."""
         match event:
             case ModelStarted(purpose="") | ModelRetried():
                 self._said[event.run_id] = ""
@@ -38,10 +38,10 @@ class ShownText:
 
 
 def fault_of_text(case: Case, text: str, result: AgentResult[Any]) -> str | None:
-    """What is wrong with all the *text* of a run that ended with *result*; None for nothing."""
+    """Return the fault of the whole *text* of a run that ended with *result*, or None."""
     if not (result.success and case.is_calm):
         return None
-    # Of an agent that a tool runs nothing is shown.
+    # The text of an agent that a tool runs is not shown.
     agents = "a" if case.engine == "tool" else ENGINES[case.engine]
     said = "\n\n".join(
         reply.text or reply.refusal

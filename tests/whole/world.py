@@ -47,7 +47,7 @@ TAG = re.compile(r"~\d+\.\d+\.\w+?\.\d+/\d+")
 
 
 def tools_of(book: Book, world: World) -> list[Any]:
-    """The tools of a world; each says when its body begins."""
+    """Return the tools of a world; each reports when its body starts."""
 
     def step() -> None:
         world.on_step("body")
@@ -108,7 +108,7 @@ states:
 
 
 def _nothing(board: Any) -> None:
-    """A node that only leads to others."""
+    """Do nothing; a node that only leads to others."""
 
 
 async def _script(b: Agent[Any], run: Any, host: Any, board: Any) -> None:
@@ -122,7 +122,7 @@ async def _script(b: Agent[Any], run: Any, host: Any, board: Any) -> None:
 
 
 def _asks(b: Agent[Any]) -> Any:
-    """A tool that runs *b*."""
+    """Make a tool that runs *b*."""
 
     @tool(effect="write")
     async def ask_b(tag: str, way: str) -> str:
@@ -134,13 +134,13 @@ def _asks(b: Agent[Any]) -> Any:
 
 
 class Reviser:
-    """A decider that asks for so many further attempts."""
+    """A decider that asks for a number of further attempts."""
 
     def __init__(self, times: int) -> None:
         self._times = times
 
     def before_finalize(self, info: Any, request: Any, result: Any) -> FinalizeDecision:
-        """Ask for another attempt, if one is left."""
+        """Ask for another attempt if any is left."""
         done = int(result.attempts)
         if done > self._times:
             return FinalizeDecision.accept()
@@ -148,7 +148,7 @@ class Reviser:
 
 
 class Life:
-    """One life of a case: a world, its book, and what a run of it takes."""
+    """One life of a case: a world, its book, and the arguments of its run."""
 
     def __init__(self, world: World, folder: str, port: int, transport: AiohttpTransport) -> None:
         self.world, self.case, self.folder = world, world.case, folder
@@ -167,7 +167,7 @@ class Life:
         return os.path.join(self.folder, f"journal-{self.world.number}.db")
 
     def model(self, agent: str) -> Model:
-        """The model of an agent."""
+        """Return the model of an agent."""
         name = DIALECTS[self.case.dialect]
         models = [
             resolve(
@@ -183,7 +183,7 @@ class Life:
         return Fallback(*models) if self.case.has_fallback else models[0]
 
     def agents(self) -> list[Agent[Any]]:
-        """The agent of the run, made anew, and those that it may hand over to."""
+        """Make the agent of the run, and those that it may hand over to."""
         tools, tries = self._tools, self.case.tries
         retry = None if tries == 1 else Retry(max_tries=tries, base_s=0)
         more: Any = {"tools": tools, "retry": retry, "compaction": self.compaction()}
@@ -216,32 +216,32 @@ class Life:
         return await upshot.run(first, self.request(task), **options)
 
     def start(self, **options: Any) -> Any:
-        """Start it, to be watched."""
+        """Start it with readers."""
         first, *others = self.agents()
         if others:
             return upshot.start_with_handoffs([first, *others], self.request(), **options)
         return upshot.start(first, self.request(), **options)
 
     async def resume(self, run_id: str, **options: Any) -> AgentResult[Any]:
-        """Go on with it."""
+        """Resume it."""
         first, *others = self.agents()
         return await upshot.resume(run_id, [first, *others] if others else first, **options)
 
     def request(self, task: int = 0) -> Request:
-        """What is asked."""
+        """Return the request."""
         run_id = f"{self.run_id}-{task}" if task else self.run_id
         context = "talk" if self.case.tasks > 1 else ""
         return Request(TASK.replace("0", str(task)), run_id=run_id, context_id=context)
 
     def compaction(self) -> Compaction | None:
-        """When older messages are replaced: before each call but the first."""
+        """Return when older messages are replaced: before each call but the first."""
         if not self.case.compaction:
             return None
         model = self.model(SUMMARISER) if self.case.compaction == "model" else None
         return Compaction(at_tokens=1, keep_last=1, summarise=model)
 
     def options(self) -> dict[str, Any]:
-        """The options of the run, without its journal."""
+        """Return the options of the run, without its journal."""
         case = self.case
         given: dict[str, Any] = dict([case.limit] if case.limit else [])
         return {
@@ -252,7 +252,7 @@ class Life:
         }
 
     def approve(self, request: ApprovalRequest) -> bool | None:
-        """What the user says at once."""
+        """Return the user's immediate answer."""
         return {"yes": True, "no": False}.get(self._answers[str(request.arguments["tag"])])
 
     def answer(self, pending: Any) -> Any:
