@@ -54,7 +54,9 @@ def lazy_imports(namespace: dict[str, object]) -> Generator[None]:
         home = home_of.get(name)
         if home is None:
             # With a name but no object, since an interpreter that guesses too would suggest twice.
-            raise AttributeError(_missing(str(namespace["__name__"]), name, home_of), name=name)
+            raise AttributeError(
+                _missing_message(str(namespace["__name__"]), name, home_of), name=name
+            )
         value: object = getattr(import_module(home), name)
         namespace[name] = value
         return value
@@ -63,7 +65,7 @@ def lazy_imports(namespace: dict[str, object]) -> Generator[None]:
     namespace.update(__all__=names, __dir__=lambda: names, __getattr__=load_name)
 
 
-def _missing(package: str, name: str, known: Iterable[str]) -> str:
+def _missing_message(package: str, name: str, known: Iterable[str]) -> str:
     said = f"module {package!r} has no attribute {name!r}"
     # Programs look up names with underscores only to test whether they exist.
     if name.startswith("_"):

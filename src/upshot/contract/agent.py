@@ -196,10 +196,10 @@ class Agent(Generic[T, Deps], metaclass=ArgumentsMeta):
             allow_filtered=self.allow_filtered,
             compaction=None if self.compaction is None else self.compaction.to_json(),
             artifacts=tuple(self.artifacts),
-            omitted=tuple(self._omitted()),
+            omitted=tuple(self._omitted_fields()),
         )
 
-    def _omitted(self) -> Iterator[str]:
+    def _omitted_fields(self) -> Iterator[str]:
         if callable(self.instructions):
             yield "instructions"
         wanted: object = self.output_type
@@ -259,7 +259,7 @@ def _read_tools(items: Iterable[object], taken: dict[str, object]) -> tuple[obje
         check_tool_item(item)
         if not isinstance(item, str):
             if hasattr(item, "parameters") or callable(item):
-                _take_name(item, taken)
+                _add_name(item, taken)
             else:
                 inner = _read_tools(cast("Iterable[object]", item), taken)
                 item = inner if isinstance(item, Iterator) else item  # noqa: PLW2901
@@ -267,7 +267,7 @@ def _read_tools(items: Iterable[object], taken: dict[str, object]) -> tuple[obje
     return tuple(found)
 
 
-def _take_name(item: object, taken: dict[str, object]) -> None:
+def _add_name(item: object, taken: dict[str, object]) -> None:
     name: object = getattr(item, "name", None)
     if not isinstance(name, str):
         name = name_of_function(cast("Callable[..., object]", item))

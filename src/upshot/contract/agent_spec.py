@@ -164,7 +164,7 @@ class Handoff(metaclass=ArgumentsMeta):
         given = cast("dict[str, object]", vars(self))
         agent_id = given["to_agent_id"]
         if not isinstance(agent_id, str) or not agent_id.strip():
-            raise Misuse(f"a hand-off goes to an agent's id, not {_shown(agent_id)}")
+            raise Misuse(f"a hand-off goes to an agent's id, not {_describe_given(agent_id)}")
         for name in ("description", "tool_name"):
             if not isinstance(given[name], str | None):
                 raise Misuse(f"{name} of the hand-off to {agent_id!r} must be a string")
@@ -173,7 +173,7 @@ class Handoff(metaclass=ArgumentsMeta):
                 raise Misuse(f"{name} of the hand-off to {agent_id!r} must be a function")
 
 
-def _shown(given: object) -> str:
+def _describe_given(given: object) -> str:
     """Return what was given instead of an id, and what to give, for the message."""
     id = getattr(given, "id", None)
     if isinstance(id, str):

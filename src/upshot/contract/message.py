@@ -261,7 +261,7 @@ class _MessageMeta(msgspec.StructMeta):
             if fields:
                 check_given(message, fields)
             if tool_calls:
-                set_field(message, "content", (*message.parts, *_checked_calls(tool_calls)))
+                set_field(message, "content", (*message.parts, *_check_calls(tool_calls)))
             return message
 
         @property
@@ -324,7 +324,7 @@ class Message(_Said, frozen=True, kw_only=True, gc=False, metaclass=_MessageMeta
         if type(content) is tuple:
             check_parts(content)
         elif type(content) is not str:
-            set_field(self, "content", _settled_content(content))
+            set_field(self, "content", _to_content(content))
         elif not content.isascii():
             clean_fields(self, "content")
 
@@ -357,7 +357,7 @@ class Message(_Said, frozen=True, kw_only=True, gc=False, metaclass=_MessageMeta
         return tuple(calls)
 
 
-def _checked_calls(calls: object) -> Sequence[ToolCall]:
+def _check_calls(calls: object) -> Sequence[ToolCall]:
     given = cast("Sequence[object]", calls) if isinstance(calls, tuple | list) else [calls]
     for call in given:
         if not isinstance(call, ToolCall):
@@ -365,7 +365,7 @@ def _checked_calls(calls: object) -> Sequence[ToolCall]:
     return cast("Sequence[ToolCall]", given)
 
 
-def _settled_content(content: object) -> object:
+def _to_content(content: object) -> object:
     """Return non-text content as parts. None, which other libraries use, means no content."""
     if content is None:
         return ""

@@ -198,13 +198,13 @@ def warning_of_unknown(effects: Iterable[RunEffect]) -> RunWarning | None:
     if not unknown:
         return None
     message = (
-        f"it is not known whether {', '.join(map(_named, unknown))} took effect: check it before "
-        "you make the call again"
+        f"it is not known whether {', '.join(map(_describe_effect, unknown))} took effect: check "
+        "it before you make the call again"
     )
     return RunWarning(code="effect_unknown", message=message, origin=Origin.TOOL)
 
 
-def _named(effect: RunEffect) -> str:
+def _describe_effect(effect: RunEffect) -> str:
     if not effect.tool:
         return f"step {effect.step!r} of run {effect.run_id}"
     return f"{effect.tool} (call {effect.call_id} of run {effect.run_id})"

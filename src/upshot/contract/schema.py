@@ -343,9 +343,9 @@ def _options(form: _Form) -> list[str]:
     """Return the alternatives of *form*; empty if it is a single type."""
     if "examples" in form:
         # The last one accepts any string but keeps editors suggesting the others.
-        return [*map(_quoted, form["examples"]), "(string & {})"]
+        return [*map(_quote, form["examples"]), "(string & {})"]
     if "enum" in form:
-        return [*map(_quoted, form["enum"])]
+        return [*map(_quote, form["enum"])]
     return [_type(option) for option in form.get("anyOf") or form.get("oneOf") or ()]
 
 
@@ -353,7 +353,7 @@ def _type(form: _Form) -> str:
     if "$ref" in form:
         return form["$ref"].removeprefix(_REF)
     if "const" in form:
-        return _quoted(form["const"])
+        return _quote(form["const"])
     if options := _options(form):
         return " | ".join(options)
     if form["type"] == "array":
@@ -377,5 +377,5 @@ def _comment(*texts: str, indent: str = "") -> str:
     )
 
 
-def _quoted(word: str) -> str:
+def _quote(word: str) -> str:
     return json.dumps(word, ensure_ascii=False)

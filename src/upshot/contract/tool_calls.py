@@ -76,7 +76,7 @@ class ToolCall(Tagged, frozen=True, kw_only=False, gc=False):
             if not text.isascii():
                 set_field(self, field, clean_text(text))
         if self.arguments != {}:
-            set_field(self, "arguments", _settled(self.arguments))
+            set_field(self, "arguments", _to_arguments(self.arguments))
         elif type(self.arguments) is not dict:
             set_field(self, "arguments", {})
 
@@ -97,7 +97,7 @@ class ToolSpec(Value, frozen=True, kw_only=True, metaclass=CheckedMeta):
     strict: bool | None = None
 
 
-def _settled(arguments: object) -> str | JsonObject:
+def _to_arguments(arguments: object) -> str | JsonObject:
     """Return *arguments* as JSON text or an object; bad model input is a value, not an error."""
     if arguments is None:
         return {}
@@ -588,43 +588,51 @@ def outcome_to_object(outcome: ToolOutcome, *, rich: bool = False) -> JsonObject
     """Return the form of *outcome* for the model, as an object; *rich* adds further facts."""
     match outcome:
         case ToolExecutionResult(output=output):
-            return output if outcome.repeats is None else {**output, **_repeated(outcome.repeats)}
+            return (
+                output if outcome.repeats is None else {**output, **_repeat_note(outcome.repeats)}
+            )
         case ToolTimeout(retryable=retryable):
             allowed = f"{outcome.timeout_s:g} s" if outcome.timeout_s else "its deadline"
             text = f"{outcome.tool_name} did not finish within {allowed}."
             form = {"status": "error", "error": text, "timed_out": True, "retryable": retryable}
-            form |= _effect_told(outcome, text)
+            form |= _effect_note(outcome, text)
         case ToolFailure(error=error, retryable=retryable):
             form = {"status": "error", "error": error, "retryable": retryable}
-            form |= _effect_told(outcome, error)
+            form |= _effect_note(outcome, error)
         case ToolDenied():
-            form = _denied(outcome)
+            form = _denial_form(outcome)
         case ToolArtifactReference(artifact_id=artifact_id, summary=summary):
             hint = f"Stored whole: read_artifact(id={artifact_id!r}) with offset, limit or pattern."
             form = {"artifact_reference": artifact_id, "summary": summary, "hint": hint}
-            form |= {} if outcome.repeats is None else _repeated(outcome.repeats)
+            form |= {} if outcome.repeats is None else _repeat_note(outcome.repeats)
         case _:
             assert_never(outcome)
     more = {name: getattr(outcome, name, None) for name in _MORE_OF_AN_OUTCOME} if rich else {}
     return {**{name: value for name, value in more.items() if value}, **form}
 
 
-def _repeated(first: EffectRef) -> JsonObject:
+def _repeat_note(first: EffectRef) -> JsonObject:
     when = "" if first.at is None else f" at {first.at.isoformat(timespec='seconds')}"
     said = f"call {first.call_id} did this before{when}; it was not done a second time"
     return {"already_done": said}
 
 
-def _effect_told(outcome: ToolTimeout | ToolFailure, text: str) -> JsonObject:
+def _effect_note(outcome: ToolTimeout | ToolFailure, text: str) -> JsonObject:
     """Return the note for the model on an effect that is unknown, or was until it was checked."""
     if outcome.settled is not None:
         is_done = outcome.settled.effect is Effect.APPLIED
         said = "has taken effect: do not make it again" if is_done else "has not taken effect"
-        return {"error": f"{_ended(text)} It was checked: the call {said}.", **_word_of(outcome)}
+        return {
+            "error": f"{_with_full_stop(text)} It was checked: the call {said}.",
+            **_word_of(outcome),
+        }
     if outcome.effect is not Effect.UNKNOWN:
         return {}
     advice = "" if outcome.retryable else UNKNOWN_ADVICE
-    return {"error": f"{_ended(text)} It may have taken effect{advice}.", **_word_of(outcome)}
+    return {
+        "error": f"{_with_full_stop(text)} It may have taken effect{advice}.",
+        **_word_of(outcome),
+    }
 
 
 def _word_of(outcome: ToolTimeout | ToolFailure) -> JsonObject:
@@ -632,11 +640,11 @@ def _word_of(outcome: ToolTimeout | ToolFailure) -> JsonObject:
     return {"effect": str(effect)}
 
 
-def _ended(sentence: str) -> str:
+def _with_full_stop(sentence: str) -> str:
     return f"{sentence.rstrip('.')}."
 
 
-def _denied(outcome: ToolDenied) -> JsonObject:
+def _denial_form(outcome: ToolDenied) -> JsonObject:
     match outcome.reason:
         case DeniedReason.DUPLICATE:
             return {"warning": "duplicate_tool_call", "skipped": True}

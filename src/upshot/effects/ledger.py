@@ -92,7 +92,7 @@ class _Ticket:
     def kept(self, value: object, codec: Codec | None) -> Generator[None]:
         """Settle the call as made; an error of the codec is raised once that is safe."""
         try:
-            kept = _encoded(value, codec)
+            kept = _encode_output(value, codec)
         except BaseException:
             self.ended.set_result({_LOST: type(value).__name__})
             with suppress(Exception):
@@ -124,9 +124,9 @@ class _Home:
         self.is_closed = threading.Event()
         self.loop = loop or asyncio.new_event_loop()
         if self._is_own:
-            threading.Thread(target=self._live, name="upshot-ledger", daemon=True).start()
+            threading.Thread(target=self._run_loop, name="upshot-ledger", daemon=True).start()
 
-    def _live(self) -> None:
+    def _run_loop(self) -> None:
         try:
             self.loop.run_forever()
         finally:
@@ -226,7 +226,7 @@ class Ledger:
     def __repr__(self) -> str:
         return f"Ledger({self._place!r})"
 
-    def _at_home(self) -> _Home:
+    def _current_home(self) -> _Home:
         with self._lock:
             # Threads and connections do not survive a fork; SQLite's refuse to be opened after it.
             if self._home is None or self._home.pid != os.getpid():
@@ -352,7 +352,7 @@ class Ledger:
             AlreadyDone: It was made before; ``output`` is the value.
             EffectError: As for ``once``.
         """
-        home, ticket = self._at_home(), _Ticket(verify)
+        home, ticket = self._current_home(), _Ticket(verify)
         outcome = home.submit(home.dispatch(_keyed_tool(), {_KEY: key}, ticket))
         with ticket.given_up():
             await asyncio.wrap_future(_first_of(ticket.started, outcome))
@@ -374,7 +374,7 @@ class Ledger:
 
     async def effects(self, **filters: Unpack[EffectFilters]) -> tuple[EffectEntry, ...]:
         """Return the effects that match, the unknown ones first; see ``EffectFilters``."""
-        home = self._at_home()
+        home = self._current_home()
 
         async def read() -> tuple[EffectEntry, ...]:
             return tuple(await (await home.ledger()).effects(**filters))
@@ -393,7 +393,7 @@ class Ledger:
         Raises:
             Misuse: There is no such effect, or it is not unknown.
         """
-        home = self._at_home()
+        home = self._current_home()
 
         async def work() -> EffectEntry:
             return await settle(await home.ledger(), id, applied=applied, by=by, note=note)
@@ -413,7 +413,7 @@ class Ledger:
     def _run(
         self, tool: Tool, arguments: JsonObject, body: Callable[[], object], codec: Codec | None
     ) -> object:
-        home, ticket = self._at_home(), _Ticket()
+        home, ticket = self._current_home(), _Ticket()
         if _running_loop() is home.loop:
             raise Misuse(
                 f"{tool.name} is a plain function, and would stop the event loop of the open "
@@ -427,7 +427,7 @@ class Ledger:
         try:
             value = body()
         except BaseException as error:
-            ticket.ended.set_exception(_raised(error))
+            ticket.ended.set_exception(_to_exception(error))
             outcome.result()
             raise
         with ticket.kept(value, codec):
@@ -441,7 +441,7 @@ class Ledger:
         body: Callable[[], Awaitable[object]],
         codec: Codec | None,
     ) -> object:
-        home, ticket = self._at_home(), _Ticket()
+        home, ticket = self._current_home(), _Ticket()
         outcome = home.submit(home.dispatch(tool, arguments, ticket))
         with ticket.given_up():
             await asyncio.wrap_future(_first_of(ticket.started, outcome))
@@ -450,7 +450,7 @@ class Ledger:
         try:
             value = await body()
         except BaseException as error:
-            ticket.ended.set_exception(_raised(error))
+            ticket.ended.set_exception(_to_exception(error))
             # Waited for even if the task is cancelled, so that the ledger knows what happened.
             await asyncio.shield(asyncio.wrap_future(outcome))
             raise
@@ -477,8 +477,8 @@ class BlockEffect:
         Raises:
             Misuse: The block has already reported how it ended.
         """
-        self._say()
-        self._value = _encoded(value, None)
+        self._check_unreported()
+        self._value = _encode_output(value, None)
 
     def none(self, why: str) -> None:
         """Report that the effect certainly was not made, so that its key is free.
@@ -486,10 +486,10 @@ class BlockEffect:
         Raises:
             Misuse: The block has already reported how it ended.
         """
-        self._say()
+        self._check_unreported()
         self._why = why
 
-    def _say(self) -> None:
+    def _check_unreported(self) -> None:
         if self._value is not None or self._why is not None:
             raise Misuse("it was said already how the effect ended: say it once")
 
@@ -500,7 +500,7 @@ class BlockEffect:
         elif self._why is not None:
             ticket.ended.set_exception(NotDone(self._why))
         elif error is not None:
-            ticket.ended.set_exception(_raised(error))
+            ticket.ended.set_exception(_to_exception(error))
         else:
             said = "the block was left without effect.applied() or effect.none()"
             ticket.ended.set_exception(RuntimeError(said))
@@ -509,7 +509,7 @@ class BlockEffect:
 # -- tools of functions
 
 
-def _ask_nothing(arguments: JsonObject) -> JsonObject:
+def _unused_body(arguments: JsonObject) -> JsonObject:
     raise NotImplementedError("the body is given where the journal is open")
 
 
@@ -526,7 +526,7 @@ def _tool_of(
         clean[:_NAME_CHARS] or "function",
         inspect.getdoc(function) or "",
         schema,
-        _ask_nothing,
+        _unused_body,
         effect="write",
         error_key=None,
     )
@@ -540,7 +540,7 @@ def _keyed_tool() -> Tool:
         "effect",
         "An effect that is identified by a text.",
         {"type": "object", "properties": {_KEY: {"type": "string"}}},
-        _ask_nothing,
+        _unused_body,
         effect="write",
         error_key=None,
     )
@@ -588,7 +588,7 @@ def _running_loop() -> asyncio.AbstractEventLoop | None:
 # -- what a call gives
 
 
-def _encoded(value: object, codec: Codec | None) -> JsonObject:
+def _encode_output(value: object, codec: Codec | None) -> JsonObject:
     """Return a value as the ledger stores it."""
     try:
         plain, lossy = to_free_json(value if codec is None else codec.encode(value))
@@ -597,7 +597,7 @@ def _encoded(value: object, codec: Codec | None) -> JsonObject:
     return {_LOST: type(value).__name__} if lossy else {_VALUE: plain}
 
 
-def _raised(error: BaseException) -> Exception:
+def _to_exception(error: BaseException) -> Exception:
     """Return what settles a call whose function raised *error*; an exit counts as an exception."""
     return error if isinstance(error, Exception) else RuntimeError(named(error))
 

@@ -295,7 +295,7 @@ class CallLedger:
             writes: Whether its tool may write. A read under another id is run again.
         """
         asked, replies = digest_of(call), conversation.replies
-        same = self._of_id(call)
+        same = self._entries_of(call)
         if same:
             return _in_last_reply(replies, call, same)
         if not writes or replies is None:
@@ -321,7 +321,7 @@ class CallLedger:
         while id in taken:
             number += 1
             id = f"{call.id}~{number}"
-        reply = self._reply_of(conversation.replies)
+        reply = self._reply_number(conversation.replies)
         entry = Entry(id, call.name, [digest_of(call)], [call.id], conversation.turn, reply)
         self._entries.append(entry)
         self._write(entry)
@@ -340,15 +340,15 @@ class CallLedger:
         """Return the turn of each call, by its id in the log."""
         return {one.id: one.turn for one in self._entries}
 
-    def _of_id(self, call: ToolCall) -> list[Entry]:
+    def _entries_of(self, call: ToolCall) -> list[Entry]:
         """Return the entries of calls with this id, tool and arguments."""
         asked = digest_of(call)
         return [one for one in self._entries if call.id in one.ids and asked in one.asks]
 
-    def _reply_of(self, replies: Replies) -> int:
+    def _reply_number(self, replies: Replies) -> int:
         """Return the number of the last reply, known from its other calls, or a new one."""
         for call in replies[-1] if replies else ():
-            known = _in_last_reply(replies, call, self._of_id(call))
+            known = _in_last_reply(replies, call, self._entries_of(call))
             if known is not None:
                 return known.reply
         # Logs of earlier versions number only turns.
@@ -455,7 +455,7 @@ class GuardedRun:
         self._queue.append(waiting)
         self._came.set()
         if self._sessions is None:
-            self._sessions = loop.create_task(self._work_off())
+            self._sessions = loop.create_task(self._run_sessions())
         try:
             return await waiting.told
         except asyncio.CancelledError:
@@ -463,19 +463,19 @@ class GuardedRun:
                 waiting.work.cancel()
             raise
 
-    async def _work_off(self) -> None:
+    async def _run_sessions(self) -> None:
         """Run sessions until no calls are left."""
         try:
             while self._queue:
-                await self._have_session()
+                await self._run_session()
         finally:
             self._sessions = None
 
-    async def _have_session(self) -> None:
+    async def _run_session(self) -> None:
         engine = _Outside(self._queue, self._came)
         try:
             async with open_journal(self._setup.journal) as journal:
-                await self._live(engine, journal)
+                await self._run_engine(engine, journal)
         except Exception as error:
             engine.taken += self._queue
             self._queue.clear()
@@ -487,23 +487,23 @@ class GuardedRun:
                 self._queue.append(waiting)
             waiting.tell()
 
-    async def _live(self, engine: _Outside, journal: Journal) -> None:
+    async def _run_engine(self, engine: _Outside, journal: Journal) -> None:
         """Run one session with *engine*, once no other session has the run."""
         agent = Agent[Any](self._setup.name, tools=self._setup.tools, engine=engine)
         with watch(journal, of_run(self._run_id)) as changes:
             while not engine.has_begun:
                 try:
-                    ended = await self._try(agent, engine, journal)
+                    ended = await self._start_or_continue(agent, engine, journal)
                 except KnownRun:
                     continue
                 except RunHeld:
                     await changes.changed(_LOOK_S)
                     continue
                 if ended is not None:
-                    await self._recall(ended, engine, journal)
+                    await self._answer_from_log(ended, engine, journal)
                     return
 
-    async def _try(
+    async def _start_or_continue(
         self, agent: Agent[Any], engine: _Outside, journal: Journal
     ) -> AgentResult[Any] | None:
         """Start or continue the run; returns its result if it had already ended.
@@ -537,7 +537,9 @@ class GuardedRun:
             raise JournalError(f"run {self._run_id} cannot go on{why}")
         return None
 
-    async def _recall(self, ended: AgentResult[Any], engine: _Outside, journal: Journal) -> None:
+    async def _answer_from_log(
+        self, ended: AgentResult[Any], engine: _Outside, journal: Journal
+    ) -> None:
         """Hand over the outcomes in the log of a run that has ended and makes no further calls."""
         past = await read_past(self._run_id, journal)
         ledger, records = CallLedger(past.board), _by_id(past.records)

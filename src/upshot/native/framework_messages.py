@@ -170,7 +170,7 @@ def read_smolagents_message(message: object) -> ModelResponse:
         The reply, read from the message and from the API's reply under ``raw``. Never raises.
     """
     raw = look(message, "raw")
-    reply = read_completion(raw) if as_items(look(raw, "choices")) else _bare(raw)
+    reply = read_completion(raw) if as_items(look(raw, "choices")) else _read_headers_only(raw)
     text = read_smolagents_text(look(message, "content"))
     calls = (read_call(call) for call in as_items(look(message, "tool_calls")))
     usage = read_smolagents_usage(look(message, "token_usage"))
@@ -216,7 +216,7 @@ def read_call(call: object) -> ToolCall:
     )
 
 
-def _bare(raw: object) -> ModelResponse:
+def _read_headers_only(raw: object) -> ModelResponse:
     """Return the known facts of a reply in another shape: only its headers, if any."""
     headers = find_headers(raw)
     return ModelResponse(

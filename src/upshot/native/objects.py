@@ -88,7 +88,7 @@ def as_json(value: object) -> Json:
     try:
         return to_free_json(value)[0]
     except UnserializableError:
-        return _printed(value)
+        return _to_str(value)
 
 
 def as_object(value: object) -> JsonObject:
@@ -121,7 +121,7 @@ def as_moment(value: object) -> datetime | None:
     return None
 
 
-def _printed(value: object) -> str:
+def _to_str(value: object) -> str:
     try:
         return clean_text(str(value))
     # Foreign code: an object whose __str__ raises is shown by its class.

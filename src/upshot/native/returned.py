@@ -121,7 +121,7 @@ def read_result(
             return result_of_exception(anything)
         case Mapping():
             fields = cast("Mapping[str, object]", anything)
-            return _read_fields(_copied(fields), fields, now, or_data=or_data)
+            return _read_fields(_copy_fields(fields), fields, now, or_data=or_data)
         case _ if _is_record(anything):
             # A user's dataclass with a text in it is data, unless it also has facts of a call.
             return _read_fields(_fields_of(anything), anything, now, or_data=True)
@@ -129,7 +129,7 @@ def read_result(
             return None
 
 
-def _copied(value: Mapping[str, object]) -> dict[str, object]:
+def _copy_fields(value: Mapping[str, object]) -> dict[str, object]:
     """Return a copy as a plain dict; empty if the mapping cannot be read."""
     if isinstance(value, dict):
         return dict(dict[str, object].items(value))
@@ -167,7 +167,7 @@ def result_of_exception(exception: BaseException) -> AgentResult[Json]:
     if isinstance(exception, RunFailed):
         return coerce_result(exception.result)
     error = told_error(exception)
-    return _result_of_error(error or _bug(exception), exception)
+    return _result_of_error(error or _bug_error(exception), exception)
 
 
 def told_error(exception: BaseException) -> AgentError | None:
@@ -257,7 +257,7 @@ def _read_flat(fields: Mapping[str, object], now: float) -> AgentResult[Json]:
     form = to_contract_form(fields)
     is_response = not _RESPONSE_KEYS.isdisjoint(fields)
     if not isinstance(form.get("error"), Mapping | AgentError):
-        told = _told_error(fields)
+        told = _reported_error(fields)
         if told is not None:
             form["error"] = told
     result = from_contract(form, now=now)
@@ -310,7 +310,7 @@ def _without_unknown(fields: Mapping[str, object], *, keep: tuple[str, ...]) -> 
 def _read_error(error: object) -> object:
     """Return *error* in the contract's form; a missing code is derived from the other fields."""
     if isinstance(error, BaseException):
-        return told_error(error) or _bug(error)
+        return told_error(error) or _bug_error(error)
     fields = _mapping(error)
     if not fields:
         return error
@@ -365,7 +365,7 @@ def to_state(info: RateLimitInfo) -> RateLimitState:
 def _read_execution(data: Mapping[str, object]) -> AgentResult[Json] | None:
     """Return the result of an execution result, or of any mapping that reports a failure."""
     facts = _mapping(data.get("metadata"))
-    error = _told_error(data)
+    error = _reported_error(data)
     if error is None:
         content = data.get("content")
         if not data.keys() >= _EXECUTION_KEYS or not isinstance(content, str | None):
@@ -382,13 +382,13 @@ def _read_execution(data: Mapping[str, object]) -> AgentResult[Json] | None:
     )
 
 
-def _told_error(data: Mapping[str, object]) -> AgentError | None:
+def _reported_error(data: Mapping[str, object]) -> AgentError | None:
     """Return the error that *data* reports, None if it reports none."""
     told = data.get("error")
     if isinstance(told, AgentError):
         return told
     if isinstance(told, BaseException):
-        return told_error(told) or _bug(told)
+        return told_error(told) or _bug_error(told)
     fields = _mapping(_fields_of(told) if _is_record(told) else told)
     if not _ERROR_KEYS.isdisjoint(fields):
         try:
@@ -452,7 +452,7 @@ def _result_of_error(error: AgentError, raw: object) -> AgentResult[Json]:
     )
 
 
-def _bug(exception: BaseException) -> AgentError:
+def _bug_error(exception: BaseException) -> AgentError:
     name = type(exception).__name__
     try:
         message = clean_text(str(exception))

@@ -137,7 +137,7 @@ def find_proof(error: BaseException) -> Proof | None:
     status = _status_of(error)
     if status is not None:
         return Proof(retryable=status == _TOO_MANY) if status in _REFUSED else None
-    if any(_may_have_sent(one) for one in _unexplained(error)):
+    if any(_may_have_sent(one) for one in _unexplained_errors(error)):
         return None
     return Proof(retryable=True) if _is_proved(error) else None
 
@@ -149,11 +149,11 @@ def _is_proved(error: BaseException | None) -> bool:
             return False
         if _is_unsent(error):
             return True
-        error = _wrapped(error)
+        error = _wrapped_error(error)
     return False
 
 
-def _unexplained(error: BaseException) -> Iterator[BaseException]:
+def _unexplained_errors(error: BaseException) -> Iterator[BaseException]:
     """Yield *error* and what led to it, except what a client caught before it raised a proof."""
     left: list[tuple[BaseException | None, bool]] = [(error, False)]
     seen: set[int] = set()
@@ -168,7 +168,7 @@ def _unexplained(error: BaseException) -> Iterator[BaseException]:
         if not is_explained:
             yield one
         explains = is_explained or _is_unsent(one)
-        left += [(one.__context__, explains), (_wrapped(one), explains)]
+        left += [(one.__context__, explains), (_wrapped_error(one), explains)]
 
 
 def _is_caught_by_client(error: BaseException) -> bool:
@@ -179,7 +179,7 @@ def _is_caught_by_client(error: BaseException) -> bool:
     return module.partition(".")[0] in _CLIENTS
 
 
-def _wrapped(error: BaseException) -> BaseException | None:
+def _wrapped_error(error: BaseException) -> BaseException | None:
     """Return the exception that *error* was raised from."""
     if error.__cause__ is not None or not _names(error) & _WRAPPERS:
         return error.__cause__
@@ -208,7 +208,7 @@ def _may_have_sent(error: BaseException) -> bool:
         return False
     names = _names(error)
     if names & _WRAPPERS or isinstance(error, TimeoutError):
-        return _wrapped(error) is None
+        return _wrapped_error(error) is None
     return bool(names & _NETWORK) or isinstance(error, OSError | EOFError)
 
 

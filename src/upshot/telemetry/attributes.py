@@ -55,11 +55,11 @@ class Source(NamedTuple):
 
     def labels(self) -> Attributes:
         """Return attributes for the twelve metrics, without unknown ones."""
-        return _known({"provider": self.provider, "model": self.model})
+        return _without_empty({"provider": self.provider, "model": self.model})
 
     def conventional(self) -> Attributes:
         """Return attributes of the semantic conventions, without unknown ones."""
-        return _known(
+        return _without_empty(
             {
                 "gen_ai.provider.name": _REGISTERED.get(self.provider, self.provider),
                 "gen_ai.request.model": self.model,
@@ -149,5 +149,5 @@ def _parts_of(message: Message) -> list[Json]:
     return parts
 
 
-def _known(words: dict[str, str]) -> Attributes:
+def _without_empty(words: dict[str, str]) -> Attributes:
     return {name: word for name, word in words.items() if word}

@@ -87,15 +87,15 @@ class SessionTelemetry:
         self._tools: dict[str, _Open] = {}
         self._model = "" if plan.model is None else name_of(plan.model)
         self._takes: dict[type[object], Callable[[Any], None]] = {
-            RunStarted: self._begin,
-            RunResumed: self._begin,
+            RunStarted: self._start_run,
+            RunResumed: self._start_run,
             ModelStarted: self._start_call,
             ModelRetried: self._retry_call,
             ModelReplied: self._end_call,
             ToolStarted: self._start_tool,
             ToolSettled: self._end_tool,
-            RunReleased: self._leave,
-            RunSettled: self._settle,
+            RunReleased: self._release_run,
+            RunSettled: self._settle_run,
         }
 
     def take(self, fact: Event | ModelResponse) -> None:
@@ -110,7 +110,7 @@ class SessionTelemetry:
 
     # -- the run
 
-    def _begin(self, event: RunStarted | RunResumed) -> None:
+    def _start_run(self, event: RunStarted | RunResumed) -> None:
         agent, request = self._plan.agent, self._plan.request
         name = agent.name or agent.id
         attributes: Attributes = {
@@ -134,12 +134,12 @@ class SessionTelemetry:
                 attributes["gen_ai.system_instructions"] = said
         self._run = self._open(f"invoke_agent {name}", _moment(event), attributes)
 
-    def _settle(self, event: RunSettled) -> None:
+    def _settle_run(self, event: RunSettled) -> None:
         result, ended = event.result, _moment(event)
         self._close_open(ended, "" if result.error is None else str(result.error.code))
         self._end_run(result, ended)
 
-    def _leave(self, event: RunReleased) -> None:
+    def _release_run(self, event: RunReleased) -> None:
         ended = _moment(event)
         self._close_open(ended, "interrupted")
         if self._run is not None:

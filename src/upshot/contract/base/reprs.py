@@ -44,7 +44,7 @@ class _Brief(Repr):
         """Return the repr of *value* without these fields."""
         if level <= 0:
             return f"{type(value).__name__}(...)"
-        told = _telling_fields(value)
+        told = _changed_fields(value)
         said = [f"{n}={self.repr1(x, level - 1)}" for n, x in told if n not in without]
         return f"{type(value).__name__}({', '.join(said)})"
 
@@ -54,7 +54,7 @@ _BRIEF = _Brief()
 
 def portray(value: msgspec.Struct) -> str:
     """Return the repr of *value* without fields that equal their default."""
-    said = ", ".join(f"{name}={field!r}" for name, field in _telling_fields(value))
+    said = ", ".join(f"{name}={field!r}" for name, field in _changed_fields(value))
     return f"{type(value).__name__}({said})"
 
 
@@ -103,7 +103,7 @@ def _cut(shown: object) -> str:
     return text if len(text) <= _MAX_TEXT else f"{text[:_MAX_TEXT]}..."
 
 
-def _telling_fields(value: object) -> Iterator[tuple[str, object]]:
+def _changed_fields(value: object) -> Iterator[tuple[str, object]]:
     """Yield the fields that do not equal their default."""
     names, defaults = _fields_of(type(value))
     for name in names:

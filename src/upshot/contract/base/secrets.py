@@ -144,7 +144,7 @@ class Secrets:
         if self._pattern is None:
             return 0
         # A whole secret is not split because another may start inside it.
-        whole_to = max((found.end() for found in self._searched(text).finditer(text)), default=0)
+        whole_to = max((found.end() for found in self._pattern_for(text).finditer(text)), default=0)
         longest = _LONGEST_ESCAPE * max(map(len, self._marks))
         for start in range(max(whole_to, len(text) - longest), len(text)):
             end = text[start:]
@@ -158,11 +158,11 @@ class Secrets:
         """Return *text* with every secret replaced by its mark."""
         if self._pattern is None:
             return text
-        text, count = self._searched(text).subn(self._replace, text)
+        text, count = self._pattern_for(text).subn(self._replace, text)
         self.masked += count
         return text
 
-    def _searched(self, text: str) -> re.Pattern[str]:
+    def _pattern_for(self, text: str) -> re.Pattern[str]:
         """Return the pattern for secrets in *text*; without escapes the small one is enough."""
         has_escapes = self._texts and ("\\" in text or "%" in text)
         return self._with_escapes if has_escapes else cast("re.Pattern[str]", self._pattern)
@@ -213,7 +213,7 @@ class Secrets:
     def _mask_name(self, name: object) -> object:
         if not isinstance(name, str) or not self._masks_names:
             return name
-        found = self._searched(name).search(name)
+        found = self._pattern_for(name).search(name)
         is_chance = found is None or len(found[0]) < _MIN_IN_NAME_CHARS
         return name if is_chance else self.mask_text(name)
 

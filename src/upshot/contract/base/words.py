@@ -114,7 +114,7 @@ def clean_lines(text: str) -> str:
     if text.isascii() and text.isprintable():
         return text
     lines = text.replace("\r\n", "\n")
-    return "".join(c if c in _JOINING or not steers(c) else _escaped(c) for c in lines)
+    return "".join(c if c in _JOINING or not steers(c) else _escape(c) for c in lines)
 
 
 def visible(text: str) -> str:
@@ -124,7 +124,7 @@ def visible(text: str) -> str:
     """
     if text.isascii() and text.isprintable():
         return text
-    return "".join(_escaped(c) if c not in "\n\t" and _is_unseen(c) else c for c in text)
+    return "".join(_escape(c) if c not in "\n\t" and _is_unseen(c) else c for c in text)
 
 
 def steers(character: str) -> bool:
@@ -138,7 +138,7 @@ def _is_unseen(character: str) -> bool:
     return is_blank or kind in _STEERING or any(ord(character) in part for part in _FILLERS)
 
 
-def _escaped(character: str) -> str:
+def _escape(character: str) -> str:
     code = ord(character)
     return f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"
 

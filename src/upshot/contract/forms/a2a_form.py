@@ -296,7 +296,7 @@ def to_a2a(value: object) -> JsonObject:
         case AgentResult():
             return _task(cast("AgentResult[Any]", value))
         case Status():
-            return _with_extension({"state": _STATES[value]}, {}, status=_exact(value))
+            return _with_extension({"state": _STATES[value]}, {}, status=_exact_status(value))
         case Message():
             return _message_to_a2a(value)
         case Artifact():
@@ -333,7 +333,7 @@ def from_a2a(data: JsonObject, type: type[V]) -> V:
 # -- out
 
 
-def _exact(status: Status) -> str:
+def _exact_status(status: Status) -> str:
     """Return the status if it is more exact than A2A's word, otherwise ""."""
     return str(status) if status in (Status.ABORTED, Status.INTERRUPTED) else ""
 
@@ -362,7 +362,7 @@ def _facts(result: AgentResult[Any]) -> JsonObject:
     output = cast("object", result.output)
     is_own = has_own_output(output, result.content)
     return {
-        "status": _exact(result.status),
+        "status": _exact_status(result.status),
         "run_id": result.run_id,
         "task_id": "" if result.task_id else None,
         "agent_id": result.agent_id,

@@ -65,7 +65,7 @@ def read_execution_facts(data: Mapping[str, object]) -> ExecutionFacts:
         "cost": None if cost is None else Cost(total=to_money(cost)),
         "finish_reason": _read(FinishReason, metadata.get("finishReason")),
         "provider_data": _read(dict[str, str], about),
-        "metadata": _read(cast("type[JsonObject]", dict), _further(data, metadata)),
+        "metadata": _read(cast("type[JsonObject]", dict), _other_metadata(data, metadata)),
         "run_id": _read(str, metadata.get("runId")),
         "agent_id": _read(str, metadata.get("agentId")),
         "started_at": None if started is None or started.tzinfo is None else started,
@@ -77,7 +77,9 @@ def read_execution_facts(data: Mapping[str, object]) -> ExecutionFacts:
     return cast("ExecutionFacts", there)
 
 
-def _further(data: Mapping[str, object], metadata: Mapping[str, object]) -> dict[str, object]:
+def _other_metadata(
+    data: Mapping[str, object], metadata: Mapping[str, object]
+) -> dict[str, object]:
     """Return what a result has no field for: the request's metadata, and the names of tools."""
     further = {name: value for name, value in metadata.items() if name not in _KNOWN}
     return {**further, _TOOLS: data[_TOOLS]} if data.get(_TOOLS) else further

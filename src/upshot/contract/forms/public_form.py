@@ -68,13 +68,13 @@ def to_public_event(event: Event, *, tools: Mapping[str, str] | None = None) -> 
     """
     if not isinstance(event, _Shown):
         return None
-    shown = None if event.path else _shown(event, tools or {})
+    shown = None if event.path else _public_form(event, tools or {})
     if shown is not None and not event.part:
         shown["seq"] = event.seq
     return shown
 
 
-def _shown(event: _Shown, tools: Mapping[str, str]) -> JsonObject | None:
+def _public_form(event: _Shown, tools: Mapping[str, str]) -> JsonObject | None:
     match event:
         case AttemptStarted(attempt=attempt):
             return {"kind": "reset", "attempt": attempt} if attempt > 1 else None
@@ -136,8 +136,8 @@ def _question(pending: Pending, tools: Mapping[str, str]) -> JsonObject | None:
         case PendingEffect(id=id, choices=choices):
             called = call_words(tools.get(pending.tool_name, pending.tool_name), pending.arguments)
             question = f"Did this happen? {called}"
-            asked = {"kind": "question", "id": id, "question": question, "choices": [*choices]}
-            return {**asked, "digest": pending.digest}
+            asked: JsonObject = {"kind": "question", "id": id, "question": question}
+            return {**asked, "choices": [*choices], "digest": pending.digest}
         case PendingQuestion(id=id, question=question, choices=choices):
             return {"kind": "question", "id": id, "question": question, "choices": [*choices]}
         case _:
