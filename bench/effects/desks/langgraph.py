@@ -47,7 +47,7 @@ class Scripted(BaseChatModel):
 
 @wrap_tool_call
 def say_error(request: Any, handler: Any) -> Any:
-    """Give the model what a tool raised, as the documents say; otherwise the graph fails."""
+    """Return a tool's exception to the model, as the documents say; otherwise the graph fails."""
     try:
         return handler(request)
     except OSError as error:
@@ -88,12 +88,12 @@ class LangGraph:
             graph.invoke(asked, {"configurable": {"thread_id": session}}, durability="sync")
 
     def resume(self, refund: Callable[..., Any], play: Play, *, session: str, folder: Path) -> None:
-        """Go on from the last checkpoint."""
+        """Resume from the last checkpoint."""
         with self._graph(refund, play, folder) as graph:
             graph.invoke(None, {"configurable": {"thread_id": session}})
 
     def fork(self, refund: Callable[..., Any], play: Play, *, session: str, folder: Path) -> None:
-        """Go on from the checkpoint before the model was asked."""
+        """Resume from the checkpoint before the model was called."""
         with self._graph(refund, play, folder) as graph:
             history = graph.get_state_history({"configurable": {"thread_id": session}})
             before = [one for one in history if one.next == ("model",)][-1]

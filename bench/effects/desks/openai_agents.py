@@ -52,7 +52,7 @@ class Scripted(Model):
 
 
 def tool_of(refund: Callable[..., Any]) -> Any:
-    """The function as a tool. By default the model reads of no exception what it says."""
+    """The function as a tool. By default the model does not see the text of an exception."""
     return function_tool(refund, failure_error_function=lambda _, error: str(error))
 
 

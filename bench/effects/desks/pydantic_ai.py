@@ -1,4 +1,4 @@
-"""Pydantic AI, with its messages in a file from which a run goes on."""
+"""Pydantic AI, with its messages in a file from which a run is resumed."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def model_of(play: Play) -> FunctionModel:
 
 
 def retried(refund: Callable[..., Any]) -> Callable[..., Any]:
-    """The function, whose failures the model is to see, as the documents say."""
+    """Wrap the function so that the model sees its failures, as the documents say."""
 
     @functools.wraps(refund)
     def tool(**arguments: Any) -> Any:
@@ -92,14 +92,14 @@ async def _run(agent: Agent, kept: Path, asked: str | None) -> None:
 def resume(
     refund: Callable[..., Any], play: Play, *, session: str, folder: Path, tools: Any = tools_of
 ) -> None:
-    """Go on from the messages."""
+    """Resume from the messages."""
     talk(refund, play, session=session, folder=folder, tools=tools, goes_on=True)
 
 
 def fork(
     refund: Callable[..., Any], play: Play, *, session: str, folder: Path, tools: Any = tools_of
 ) -> None:
-    """A new conversation from the first message of the other one."""
+    """Start a new conversation from the first message of another one."""
     messages = ModelMessagesTypeAdapter.validate_json((folder / f"{session}.messages").read_bytes())
     kept = folder / f"{session}-fork.messages"
     kept.write_bytes(ModelMessagesTypeAdapter.dump_json(messages[:1]))

@@ -21,7 +21,7 @@ PACKAGES = ("pydantic-ai-slim", "dbos")
 
 @contextmanager
 def _desk(refund: Callable[..., Any], play: Play, folder: Path, executor: str) -> Iterator[Any]:
-    """The workflow, of a process that has just started: what its executor had not ended goes on."""
+    """Yield the workflow of a new process, which resumes what its executor had not finished."""
     DBOS(
         config={
             "name": "desk",
@@ -66,7 +66,7 @@ def talk(refund: Callable[..., Any], play: Play, *, session: str, folder: Path) 
         await work("Refund order 7.")
 
     if session.startswith("child"):
-        # An agent that a tool of a workflow asks runs in that workflow.
+        # An agent that is run by a tool of a workflow runs in that workflow.
         agent = Agent(model_of(play), tools=[Tool(refund)])
         agent.run_sync("Refund order 7.")
         return
@@ -77,14 +77,14 @@ def talk(refund: Callable[..., Any], play: Play, *, session: str, folder: Path) 
 
 
 def resume(refund: Callable[..., Any], play: Play, *, session: str, folder: Path) -> None:
-    """What was under way goes on by itself when the process starts."""
+    """Unfinished workflows resume automatically when the process starts."""
     with _desk(refund, play, folder, session):
         for one in DBOS.list_workflows():
             DBOS.retrieve_workflow(one.workflow_id).get_result()
 
 
 def fork(refund: Callable[..., Any], play: Play, *, session: str, folder: Path) -> None:
-    """A new workflow from the first step of the other one."""
+    """Start a new workflow from the first step of another one."""
     with _desk(refund, play, folder, session):
         (one,) = DBOS.list_workflows()
         DBOS.fork_workflow(one.workflow_id, 1).get_result()

@@ -30,7 +30,7 @@ class Scripted(Model):
         self.open: list[str] = []
 
     def generate(self, messages: Any, **_: Any) -> ChatMessage:
-        # It reads one text of the calls of a reply together, whose ids are those of the agent.
+        # It reads one text for all calls of a reply, with ids made by the agent.
         if self.open:
             text = str(messages[-1].content)
             for one in self.open:
@@ -53,7 +53,7 @@ class Scripted(Model):
 def tool_of(refund: Callable[..., Any]) -> Any:
     """The function as a tool."""
     with warnings.catch_warnings():
-        # Of a second decorator, for remote executors, which copy the source.
+        # For a second decorator for remote executors, which copy the source.
         warnings.simplefilter("ignore")
         return tool(refund)
 

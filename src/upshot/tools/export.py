@@ -372,7 +372,7 @@ def _langgraph_conversation(config: Mapping[str, Any]) -> Conversation:
             calls = message.tool_calls
             made = [ToolCall(one["id"], one["name"], one["args"]) for one in calls]
             replies.append(_mark_cut_calls(made, read_langchain_message(message).finish_reason))
-            # A graph's messages have ids of their own; a state that is no list of them may not.
+            # Messages of a graph have ids; those in a custom state may not.
             reply = (thread, len(replies), message.id) if message.id else None
     return Conversation(thread, said[-1] if said else "", len(said), tuple(replies), reply)
 

@@ -303,7 +303,7 @@ class Toolbox:
         records: One record for every settled call, in call order.
         known_outcomes: Outcomes that are returned instead of making their calls, or None. A run
             that is re-executed sets it after creating its Toolbox.
-        doubts: Questions about unknown effects for which a resumed run still waits.
+        doubts: Open questions about unknown effects of a resumed run.
     """
 
     records: list[ToolRecord]

@@ -66,7 +66,7 @@ class Park:
 
 @dataclass(frozen=True, slots=True)
 class Follow:
-    """The call waits for an equal call about which the user is asked.
+    """The call waits for an equal call that needs the user's answer.
 
     Attributes:
         call_id: The id of that call.
@@ -130,7 +130,7 @@ class StandardGate:
         return True
 
     def failed(self, error: BaseException) -> Denial:
-        """Return the denial for a call for which the gate itself failed."""
+        """Return the denial of a call if the gate itself failed."""
         return _failed(self.name, error)
 
     def check_count(self, call: CallState) -> Denial | None:

@@ -116,7 +116,7 @@ NO_VERDICT = Verdict()
 
 
 class Known(NamedTuple):
-    """A record of a trusted source, or one that a write of this run made.
+    """A record from a trusted source, or from a write of this run.
 
     Attributes:
         kind: The kind of the ``Record``.

@@ -355,7 +355,7 @@ class Saying:
         return places
 
     def is_denied(self, span: Span) -> bool:
-        """Whether the user does *not* want what is there."""
+        """Whether the user does *not* want the thing named there."""
         start = span[0]
         ends = self._clauses[: bisect_right(self._clauses, start)]
         denials = self._denials[: bisect_left(self._denials, start)]
@@ -377,7 +377,7 @@ class Saying:
         return [match.start() for match in _NEGATION.finditer(self.text)]
 
     def is_sender(self, span: Span) -> bool:
-        """Whether something came from what is there."""
+        """Whether the thing named there is a sender."""
         return _SOURCE.search(self.text[: span[0]]) is not None
 
     def find_verb(self, verb: str) -> list[Span]:
