@@ -39,7 +39,7 @@ class Block(AbstractAsyncContextManager[T_co]):
 
     async def __aenter__(self) -> T_co:
         if self._is_entered:
-            raise Misuse(f"it was entered already: make another by {self._call}")
+            raise Misuse(f"it was already entered: create another one with {self._call}")
         self._is_entered = True
         return await self._manager.__aenter__()
 

@@ -387,10 +387,10 @@ async def test_a_run_that_was_ended_makes_no_call_any_more(journal, refunds):
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"journal": "memory:"}, "which no process outlives"),
-        ({"journal": None}, "which no process outlives"),
+        ({"journal": "memory:"}, "which does not outlive the process"),
+        ({"journal": None}, "which does not outlive the process"),
         ({"run_id": 7}, "run_id is 7: give the id of a run"),
-        ({"agent": ""}, "give what it is called in the journal"),
+        ({"agent": ""}, "give its name in the journal"),
         ({"budjet": None}, "guard has no option 'budjet': did you mean 'budget'"),
         ({"policy": "strict"}, "policy"),
     ],

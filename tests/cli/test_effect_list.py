@@ -133,7 +133,7 @@ def test_settled_by_the_user_unless_another_one_is_named(
         (("7", "--applied", "--none"), "give one of --applied and --none"),
         (("9", "--applied"), "the journal has no unknown effect '9'"),
         (("", "--applied"), "the journal has no unknown effect ''"),
-        (("8", "--applied"), "several effects are named '8'"),
+        (("8", "--applied"), "several effects match '8'"),
         (("1", "--applied"), "its call says applied; only an unknown one can"),
     ],
 )

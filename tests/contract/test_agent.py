@@ -71,13 +71,13 @@ def test_one_item_is_no_list(field: str) -> None:
     ],
 )
 def test_two_handoffs_with_one_tool_name_are_misuse(handoffs: Any) -> None:
-    with pytest.raises(Misuse, match="two hand-offs"):
+    with pytest.raises(Misuse, match="two handoffs"):
         Agent("support", handoffs=handoffs)
 
 
 def test_what_is_no_handoff_is_misuse() -> None:
     wrong: Any = [5]
-    with pytest.raises(Misuse, match="5 is not a hand-off"):
+    with pytest.raises(Misuse, match="5 is not a handoff"):
         Agent("support", handoffs=wrong)
 
 

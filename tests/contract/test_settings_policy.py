@@ -20,7 +20,7 @@ from upshot.errors import Misuse
         ({"approval_expires_s": True}, "approval_expires_s"),
         ({"approval_expires_s": -1}, "approval_expires_s"),
         ({"allow": "mail"}, "allow is 'mail': give a list"),
-        ({"deny": [5]}, "deny holds 5"),
+        ({"deny": [5]}, "deny contains 5"),
         ({"deny": None}, "deny is None"),
         ({"nework": False}, "Policy has no field 'nework': did you mean 'network'?"),
     ],

@@ -77,7 +77,7 @@ def test_a_line_with_another_character_is_broken(at: int, data: st.DataObject):
 def test_an_effect_that_stands_twice_in_a_line_is_broken():
     lines = lines_of(entry(1))
     lines[1] = '{"effect": {"state": "none"}, ' + lines[1][1:]
-    with pytest.raises(BrokenReceipts, match="line 2 is no receipt"):
+    with pytest.raises(BrokenReceipts, match="line 2 is not a receipt"):
         check_receipts(lines)
 
 

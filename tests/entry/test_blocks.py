@@ -103,5 +103,5 @@ async def test_what_was_entered_is_not_entered_again() -> None:
     begun = start(hello(), "?")
     async with begun as live:
         await live.result()
-    with pytest.raises(Misuse, match=r"entered already: make another by upshot\.start"):
+    with pytest.raises(Misuse, match=r"already entered: create another one with upshot\.start"):
         await begun.__aenter__()

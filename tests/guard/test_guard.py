@@ -161,7 +161,9 @@ async def test_a_run_is_named_by_what_the_framework_gives(journal, pay):
 
 
 async def test_a_call_of_no_known_conversation_is_refused(journal, pay, done):
-    with pytest.raises(upshot.Misuse, match="does not say of which conversation a call is: give"):
+    with pytest.raises(
+        upshot.Misuse, match="does not say which conversation a call belongs to: give"
+    ):
         await guard([pay], journal=journal).make(ForeignCall(ToolCall("c1", "pay", {"amount": 1})))
     assert done == []
 

@@ -232,7 +232,7 @@ def _to_handoff(item: Handoff | Agent[Any] | str) -> Handoff:
     if isinstance(item, str):
         return Handoff(item)
     if not isinstance(item, Agent):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers may be untyped
-        raise Misuse(f"{item!r} is not a hand-off: give a Handoff, an Agent or an agent's id")
+        raise Misuse(f"{item!r} is not a handoff: give a Handoff, an Agent or an agent's id")
     return Handoff(item.id, item.card.description if item.card else "")
 
 
@@ -242,7 +242,7 @@ def _check_handoffs(agent: Agent[Any]) -> None:
         name = handoff.tool_name or handoff_tool_name(handoff.to_agent_id)
         if name in taken:
             raise Misuse(
-                f"agent {agent.id!r} would offer two hand-offs as {name} (to {taken[name]!r} and "
+                f"agent {agent.id!r} would offer two handoffs as {name} (to {taken[name]!r} and "
                 f"{handoff.to_agent_id!r}): give one of them a tool_name"
             )
         taken[name] = handoff.to_agent_id

@@ -164,13 +164,13 @@ class Handoff(metaclass=ArgumentsMeta):
         given = cast("dict[str, object]", vars(self))
         agent_id = given["to_agent_id"]
         if not isinstance(agent_id, str) or not agent_id.strip():
-            raise Misuse(f"a hand-off goes to an agent's id, not {_describe_given(agent_id)}")
+            raise Misuse(f"a Handoff needs an agent's id, got {_describe_given(agent_id)}")
         for name in ("description", "tool_name"):
             if not isinstance(given[name], str | None):
-                raise Misuse(f"{name} of the hand-off to {agent_id!r} must be a string")
+                raise Misuse(f"{name} of the handoff to {agent_id!r} must be a string")
         for name in ("filter", "on_invoke"):
             if given[name] is not None and not callable(given[name]):
-                raise Misuse(f"{name} of the hand-off to {agent_id!r} must be a function")
+                raise Misuse(f"{name} of the handoff to {agent_id!r} must be a function")
 
 
 def _describe_given(given: object) -> str:

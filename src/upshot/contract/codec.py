@@ -164,7 +164,7 @@ def _decode_unknown(
             return decoder.decode(JSON.encode(tree["$"]))
         except msgspec.ValidationError as next_error:
             error = next_error
-    raise Misuse(f"this does not have the form that was expected: {error}") from error
+    raise Misuse(f"this does not have the expected form: {error}") from error
 
 
 def _wrap_all(tree: Any, path: list[re.Match[str]], kind: str) -> bool:

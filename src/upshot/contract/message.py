@@ -198,7 +198,7 @@ class _UnknownMeta(msgspec.StructMeta):
             """Create the part; a given kind is also set in *raw*."""
             whole = {} if raw is None else raw
             if not isinstance(whole, dict):
-                raise Misuse(f"Unknown takes the JSON object as it came, got {kind_of(raw)}")
+                raise Misuse(f"Unknown takes the JSON object as received, got {kind_of(raw)}")
             return super().__call__(raw=whole if kind is None else {**whole, "kind": kind})
 
 

@@ -134,7 +134,7 @@ def write_json_schema(
             wanted, schema_hook=_local_form, ref_template=_REF + "{name}"
         )
     except NotImplementedError as error:
-        raise TypeError(f"{error} has no form in JSON that is known here") from error
+        raise TypeError(f"{error} has no known JSON form") from error
     # Encoded once, since defaults may be tuples; a parametrized class gets the name of the class.
     text = msgspec.json.encode(found).replace(b"AgentResult_Any_", b"AgentResult")
     components: dict[str, _Form] = msgspec.json.decode(text)

@@ -275,10 +275,12 @@ def _read_rule(field: str, rule: object) -> str:
     if isinstance(rule, Effect):
         rule = f"effect:{rule}"
     if not isinstance(rule, str) or not rule:
-        raise Misuse(f"{field} holds {rule!r}: a rule is a name, a glob, effect:... or network:...")
+        raise Misuse(
+            f"{field} contains {rule!r}: a rule is a name, a glob, effect:... or network:..."
+        )
     known = [f"effect:{word}" for word in _EFFECTS] + [f"network:{word}" for word in _NETWORK]
     if ":" in rule and rule not in known:
-        raise Misuse(f"{field} holds the rule {rule!r}: with a colon there are {', '.join(known)}")
+        raise Misuse(f"{field} contains {rule!r}: a rule with a colon is {' or '.join(known)}")
     return rule
 
 

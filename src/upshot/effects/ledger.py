@@ -272,10 +272,10 @@ class Ledger:
             - AlreadyDone: It was made, and *on_repeat* is "deny" or its output was not kept.
 
         Raises:
-            Misuse: The function does not have a named parameter.
+            Misuse: No parameter is named, or the function does not have it.
         """
         if not key:
-            raise Misuse("once names no parameter: @ledger.once('order_id')")
+            raise Misuse("once needs the name of a parameter: @ledger.once('order_id')")
 
         def decorate(function: Callable[P, R]) -> Callable[P, R]:
             signature = inspect.signature(function)
@@ -359,7 +359,7 @@ class Ledger:
         if not ticket.started.done():
             settled = await asyncio.wrap_future(outcome)
             output = _output_of(settled, None)
-            raise AlreadyDone(f"{key} was done already", settled.repeats, output=output)
+            raise AlreadyDone(f"{key} was already done", settled.repeats, output=output)
         block = BlockEffect(ticket.started.result().idempotency_key)
         try:
             yield block
@@ -416,8 +416,8 @@ class Ledger:
         home, ticket = self._current_home(), _Ticket()
         if _running_loop() is home.loop:
             raise Misuse(
-                f"{tool.name} is a plain function, and would stop the event loop of the open "
-                "journal for ever: make it async, call it in a thread, or give the Ledger a place"
+                f"{tool.name} is a plain function, and would block the event loop of the open "
+                "journal forever: make it async, call it in a thread, or give the Ledger a place"
             )
         outcome = home.submit(home.dispatch(tool, arguments, ticket))
         with ticket.given_up():
@@ -491,7 +491,7 @@ class BlockEffect:
 
     def _check_unreported(self) -> None:
         if self._value is not None or self._why is not None:
-            raise Misuse("it was said already how the effect ended: say it once")
+            raise Misuse("the block has already reported how the effect ended: report it once")
 
     def end(self, ticket: _Ticket, error: BaseException | None) -> None:
         """Settle the call; an exception of the block counts if nothing was reported."""
@@ -510,7 +510,7 @@ class BlockEffect:
 
 
 def _unused_body(arguments: JsonObject) -> JsonObject:
-    raise NotImplementedError("the body is given where the journal is open")
+    raise NotImplementedError("the body is replaced where the journal is open")
 
 
 def _tool_of(
@@ -573,8 +573,8 @@ def _as_json(arguments: dict[str, Any], named: tuple[str, ...]) -> JsonObject:
             kept[name] = plain
         elif name in named:
             raise Misuse(
-                f"{name} identifies the effect, and JSON cannot hold {value!r:.60}: pass a text or "
-                "a number"
+                f"{name} identifies the effect, and JSON cannot express {value!r:.60}: pass a text "
+                "or a number"
             )
     return kept
 
@@ -616,7 +616,7 @@ def _output_of(outcome: ToolOutcome, codec: Codec | None) -> Any:
             return value if codec is None else codec.decode(value)
         case ToolExecutionResult(output=output):
             kind = output.get(_LOST, "its output")
-            said = f"the effect was made already, and {kind} was not kept: give a codec"
+            said = f"the effect was already made, and {kind} was not kept: give a codec"
             raise AlreadyDone(said, ref)
         case ToolDenied(reason=DeniedReason.EFFECT_UNKNOWN, details=details):
             raise EffectUnknown(details, ref)

@@ -73,7 +73,7 @@ def check_receipts(lines: Iterable[str]) -> Head:
     for number, text in enumerate(lines, start=1):
         line = _read(text, number)
         if head is not None:
-            raise BrokenReceipts(f"line {number} stands after the end")
+            raise BrokenReceipts(f"line {number} comes after the end")
         if "head" in line:
             head = Head(before, count)
             if line != _end(head):
@@ -81,15 +81,15 @@ def check_receipts(lines: Iterable[str]) -> Head:
             continue
         said, digest = line.pop("digest", None), _digest(line)
         if digest != said:
-            raise BrokenReceipts(f"line {number} was changed: its digest is that of other words")
+            raise BrokenReceipts(f"line {number} was changed: its digest does not match")
         if line.get("after", "") != before:
             raise BrokenReceipts(
-                f"line {number} does not follow the line before it: one was moved, left out or "
-                "put in"
+                f"line {number} does not follow the line before it: one was moved, removed or "
+                "inserted"
             )
         before, count = digest, count + ("effect" in line)
     if head is None:
-        raise BrokenReceipts(f"the end is missing: line {number} is the last one, and no head")
+        raise BrokenReceipts(f"the end is missing: line {number} is the last one, and not the head")
     return head
 
 
@@ -99,7 +99,7 @@ def _read(text: str, number: int) -> JsonObject:
     except (ValueError, RecursionError):
         line = None
     if not isinstance(line, dict):
-        raise BrokenReceipts(f"line {number} is no receipt: an object of JSON is due")
+        raise BrokenReceipts(f"line {number} is not a receipt: it must be a JSON object")
     return cast("JsonObject", line)
 
 
@@ -107,7 +107,7 @@ def _object(pairs: list[tuple[str, Json]]) -> JsonObject:
     made = dict(pairs)
     if len(made) < len(pairs):
         # One program would read the first value, another the last.
-        raise ValueError("a name stands there twice")
+        raise ValueError("a name appears twice")
     return made
 
 

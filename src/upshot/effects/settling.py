@@ -25,7 +25,7 @@ def needs_ledger(journal: object) -> EffectLedger:
     ledger = ledger_of(journal)
     if ledger is None:
         kind = type(journal).__name__
-        raise Misuse(f"{kind} keeps no effects: give a file's path, a URL or a journal of ours")
+        raise Misuse(f"{kind} stores no effects: give a file's path, a URL or a journal of upshot")
     return ledger
 
 
@@ -82,8 +82,8 @@ async def find_effect(ledger: EffectLedger, wanted: str) -> EffectEntry:
     if not found:
         raise Misuse(
             f"the journal has no unknown effect {wanted!r:.60}: `upshot effects --unknown` lists "
-            "those that it has"
+            "its unknown effects"
         )
     named = ", ".join(f"{one.id[:SHORT_ID_CHARS]} ({one})" for one in found[:_MAX_NAMED])
     more = f" and {len(found) - _MAX_NAMED} more" if len(found) > _MAX_NAMED else ""
-    raise Misuse(f"several effects are named {wanted!r:.60}: {named}{more}: give the id of one")
+    raise Misuse(f"several effects match {wanted!r:.60}: {named}{more}: give the id of one")

@@ -131,13 +131,15 @@ def guard(
     check_options(options)
     if journal in (None, "memory:"):
         raise Misuse(
-            f"guard was given the journal {shown(journal)}, which no process outlives: give a "
-            "path, the URL of a database, or an open journal"
+            f"guard was given the journal {shown(journal)}, which does not outlive the process: "
+            "give a path, the URL of a database, or an open journal"
         )
     if not isinstance(agent, str) or not agent:  # pyright: ignore[reportUnnecessaryIsInstance]  # callers may be untyped
-        raise Misuse(f"agent is {shown(agent)}: give what it is called in the journal, a string")
+        raise Misuse(f"agent is {shown(agent)}: give its name in the journal, a string")
     if not (isinstance(run_id, str) or callable(run_id)):
-        raise Misuse(f"run_id is {shown(run_id)}: give the id of a run, or a function that does")
+        raise Misuse(
+            f"run_id is {shown(run_id)}: give the id of a run, or a function that returns it"
+        )
     resolved = resolve_tools(tools)
     return Guard(Setup(resolved, journal, agent, cast("ResumeOptions", options)), run_id)
 
@@ -217,7 +219,7 @@ class Guard:
         run_id = run_id or conversation.id
         if not run_id or not isinstance(run_id, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # functions may be untyped
             raise Misuse(
-                "the framework does not say of which conversation a call is: give "
+                "the framework does not say which conversation a call belongs to: give "
                 "guard(..., run_id=), a conversation_id to pydantic-ai or a thread_id to LangGraph"
             )
         loop = asyncio.get_running_loop()
@@ -534,7 +536,7 @@ class GuardedRun:
         if session.context.recorder.is_lost or not engine.has_begun:
             # The outcomes are not on disk, or nothing could run: nothing is handed over.
             why = "" if result.error is None else f": {result.error.message}"
-            raise JournalError(f"run {self._run_id} cannot go on{why}")
+            raise JournalError(f"run {self._run_id} cannot continue{why}")
         return None
 
     async def _answer_from_log(

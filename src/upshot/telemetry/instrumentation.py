@@ -56,8 +56,8 @@ def instrument(
         if _target_of(known.tracer_provider, known.meter_provider) == target:
             if (known.prefix, known.content) != (prefix, content):
                 raise Misuse(
-                    f"runs are instrumented already with prefix={known.prefix!r} and "
-                    f"content={known.content}: close that first"
+                    f"runs are already instrumented with prefix={known.prefix!r} and "
+                    f"content={known.content}: close that instrumentation first"
                 )
             return known
     meters = Instruments(meter_provider, prefix)

@@ -317,7 +317,7 @@ def check_function(function: object, name: str) -> None:
         Misuse: It is a class or a generator.
     """
     if isinstance(function, type):
-        raise Misuse(f"{name!r} is a class: make a tool of a function or a method")
+        raise Misuse(f"{name!r} is a class: make the tool from a function or a method")
     check_no_generator(function, name)
 
 

@@ -172,7 +172,7 @@ def settle_json(value: msgspec.Struct, *names: str) -> None:
             raise Misuse(f"{type(value).__name__}({name}=): {error}") from error
         if lossy:
             raise Misuse(
-                f"{type(value).__name__}({name}=): JSON cannot hold the value at "
+                f"{type(value).__name__}({name}=): JSON cannot express the value at "
                 f"{', '.join(path or '/' for path in lossy)}"
             )
         if plain is not given:
@@ -192,7 +192,7 @@ def _convert(value: Any, path: str, lossy: list[str], depth: int) -> Json:
     if isinstance(value, _NUMBERS):
         return _number(value, path, lossy)
     if depth == 0:
-        raise UnserializableError(path, f"it holds itself, or is over {MAX_DEPTH} levels deep")
+        raise UnserializableError(path, f"it contains itself, or is over {MAX_DEPTH} levels deep")
     # Most mappings are dicts, and the test for the abstract class takes longer.
     if type(value) is dict or isinstance(value, Mapping):
         return _object(cast("Mapping[object, Any]", value), path, lossy, depth - 1)
