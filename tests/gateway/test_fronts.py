@@ -7,17 +7,18 @@ import contextlib
 import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, cast
 
 import httpx2
 import pytest
 from mcp import Client, MCPError
 from mcp.client.streamable_http import streamable_http_client
 
-from tests.gateway.kit import REFUND, ROOT, Place, approving, text_of, told
+from tests.gateway.kit import REFUND, ROOT, Place, approving, serving, text_of, told
 from upshot import open_journal
 from upshot.errors import Misuse
-from upshot.gateway import check, read_config
+from upshot.gateway import check, read_config, serve_http
+from upshot.gateway.link import CannotReach
 from upshot.serve import User
 
 MODES = pytest.mark.parametrize("mode", ["legacy", "auto"])
@@ -84,6 +85,27 @@ async def test_clients_over_http_share_the_journal_and_nothing_else(place: Place
     # The question about the same call is asked before the ledger knows that it was made.
     assert "done before" in text_of(again) or told(again)["kind"] == "waiting"
     assert place.lines == ["refund 7"]
+
+
+async def test_programs_that_clients_share_end_when_idle(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+):
+    place.write(servers={"shop": place.program()}, default="read")
+    config = read_config(str(place.file))
+    async with (
+        serve_http(config, "ann", []) as app,
+        serving(app) as url,
+        Client(url, mode="auto") as client,
+    ):
+        await client.list_tools()
+        (shared,) = cast("Any", app).shared.values()
+        monkeypatch.setattr("upshot.gateway.front._IDLE_S", 0)
+        await client.list_tools()
+        with pytest.raises(CannotReach):
+            while True:
+                await shared.session.links["shop"].request("tools/list", {})
+        # The next request starts them again.
+        assert (await client.list_tools()).tools
 
 
 async def test_a_program_serves_http_for_the_user_that_it_is_told(place: Place):

@@ -141,6 +141,64 @@ async def test_the_end_fails_what_waits_and_cancels_what_is_answered():
         await peer.request("call", None)
 
 
+async def test_a_request_under_way_at_the_end_of_the_input_is_answered():
+    other, begun, go = Other(), asyncio.Event(), asyncio.Event()
+
+    async def answer(context: Context, method: str, params: Any) -> dict[str, Any]:
+        begun.set()
+        await go.wait()
+        return {"made": True}
+
+    peer = Peer(other, linger_s=30)
+    task = asyncio.ensure_future(peer.run(answer, answer))  # pyright: ignore[reportArgumentType]
+    other.say(id=7, method="call")
+    other.end()
+    await begun.wait()
+    go.set()
+    await task
+    assert other.got.get_nowait().result == {"made": True}
+
+
+async def test_a_request_that_waits_for_who_has_gone_does_not_linger():
+    other = Other()
+
+    async def answer(context: Context, method: str, params: Any) -> dict[str, Any]:
+        return await context.request("elicitation/create", None)
+
+    peer = Peer(other, linger_s=30)
+    task = asyncio.ensure_future(peer.run(answer, answer))  # pyright: ignore[reportArgumentType]
+    other.say(id=7, method="call")
+    asked = await other.got.get()
+    other.end()
+    await task
+    answered = other.got.get_nowait()
+    assert asked.method == "elicitation/create"
+    assert (answered.id, answered.error and answered.error.code) == (7, CONNECTION_CLOSED)
+
+
+async def test_a_flood_is_refused_and_may_be_cancelled(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("upshot.gateway.peer._MOST_AT_ONCE", 2)
+    other, unanswered = Other(), asyncio.Event()
+
+    async def answer(context: Context, method: str, params: Any) -> dict[str, Any]:
+        return {} if method == "last" else await asyncio.get_running_loop().create_future()
+
+    async def ended() -> None:
+        unanswered.set()
+
+    async with peer_of(other, answer):
+        for id in range(3):
+            other.say(About(on_unanswered=ended), id=id, method="call")
+        refused = await other.got.get()
+        assert refused.id == 2
+        assert refused.error is not None and "too many requests" in refused.error.message
+        other.say(method="notifications/cancelled", params={"requestId": 0})
+        await asyncio.wait_for(unanswered.wait(), 30)
+        await asyncio.sleep(0)
+        other.say(id=3, method="last")
+        assert (await other.got.get()).id == 3
+
+
 async def test_a_handshake_is_overtaken_by_nothing():
     other, order = Other(), list[str]()
 
@@ -277,6 +335,27 @@ async def test_own_output_that_is_closed_is_told():
         os.close(reader)
         with pytest.raises(OSError):
             await waiting
+
+
+async def test_own_input_is_read_no_faster_than_it_is_taken():
+    async with own_pipes() as (channel, feeder, _):
+        line = b'{"jsonrpc":"2.0","method":"%s"}\n' % (b"x" * 60_000)
+        total, sent = 200, list[int]()
+
+        def feed() -> None:
+            with open(feeder, "wb", closefd=False) as file:
+                for number in range(total):
+                    file.write(line)
+                    file.flush()
+                    sent.append(number)
+
+        feeding = asyncio.ensure_future(asyncio.to_thread(feed))
+        for _ in range(20_000):
+            await asyncio.sleep(0)
+        assert len(sent) < total
+        for _ in range(total):
+            assert await channel.receive() is not None
+        await feeding
 
 
 async def test_own_input_passes_over_lines_that_are_no_messages():

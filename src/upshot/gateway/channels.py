@@ -25,6 +25,8 @@ _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(Message).decode
 # So much fits into a pipe that can be written to, so that a write never blocks.
 _PIECE_BYTES = select.PIPE_BUF
+# The thread that reads the input may be this many lines ahead of the event loop.
+_LINES_AHEAD = 64
 # At the end, a client has so long to read what was sent.
 _FLUSH_S = 5.0
 
@@ -122,6 +124,7 @@ class OwnChannel:
         self._loop = asyncio.get_running_loop()
         self._output = output
         self._lines: asyncio.Queue[bytes] = asyncio.Queue()
+        self._room = threading.Semaphore(_LINES_AHEAD)
         self._unsent = bytearray()
         self._sent = asyncio.Event()
         self._is_waiting = False
@@ -132,6 +135,7 @@ class OwnChannel:
         # The loop may be closed already, and then nothing is read any more.
         with suppress(OSError, RuntimeError), open(input, "rb", closefd=False) as file:
             while line := file.readline():
+                self._room.acquire()
                 self._loop.call_soon_threadsafe(self._lines.put_nowait, line)
         with suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._lines.put_nowait, b"")
@@ -139,6 +143,7 @@ class OwnChannel:
     async def receive(self) -> tuple[Message, About] | None:
         """The next message; None at the end of the input."""
         while line := await self._lines.get():
+            self._room.release()
             if (item := _read(line)) is not None:
                 return item
         return None

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import AsyncGenerator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Generator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, cast
 from uuid import uuid4
@@ -42,6 +42,9 @@ _SESSION_HEADER = "mcp-session-id"
 _VERSION_HEADER = "mcp-protocol-version"
 _IDLE_S = 1800.0
 _MOST_SESSIONS = 1_000
+# Requests under way when a client closes its output may take this long to finish. The SDKs kill a
+# server 2 s after they closed its input.
+_LINGER_S = 1.5
 _OWNER = "upshot.owner"
 # What a client reads before it signs in: a page of any site may too.
 _FOR_PAGES = {"access-control-allow-origin": "*"}
@@ -66,7 +69,7 @@ async def serve_stdio(config: Config, user: str) -> None:
 async def serve(config: Config, user: str, channel: Channel) -> None:
     """Serve the client at the other end of a channel until it goes; see ``serve_stdio``."""
     async with open_journal(config.journal) as journal:
-        peer = Peer(channel)
+        peer = Peer(channel, linger_s=_LINGER_S)
         session = Session(config, journal, Owner(user or config.user), peer)
         try:
             await peer.run(session.on_request, session.on_notify)
@@ -123,6 +126,21 @@ class _Open(NamedTuple):
 
 
 @dataclass(eq=False)
+class _Shared:
+    """The session of all clients of one user that send no handshake.
+
+    Attributes:
+        session: The session.
+        under_way: How many of its requests are being answered.
+        timer: Ends the session when it has been idle for long; None while it is busy.
+    """
+
+    session: Session
+    under_way: int = 0
+    timer: asyncio.TimerHandle | None = None
+
+
+@dataclass(eq=False)
 class _HttpFront:
     """Serves clients of both versions: sessions after a handshake, and single requests."""
 
@@ -133,8 +151,7 @@ class _HttpFront:
     security: TransportSecuritySettings
     group: anyio.abc.TaskGroup
     sessions: dict[str, _Open] = field(default_factory=dict[str, _Open])
-    # What clients without a handshake share, by user.
-    shared: dict[Owner, Session] = field(default_factory=dict[Owner, Session])
+    shared: dict[Owner, _Shared] = field(default_factory=dict[Owner, _Shared])
 
     def __post_init__(self) -> None:
         server: Server[Any] = Server("upshot-gateway", version=__version__)
@@ -145,8 +162,8 @@ class _HttpFront:
         """End the sessions."""
         for one in tuple(self.sessions.values()):
             await one.transport.terminate()
-        for session in self.shared.values():
-            await session.aclose()
+        for shared in tuple(self.shared.values()):
+            await self._end_shared(shared)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -252,9 +269,43 @@ class _HttpFront:
         if context.request_id is None:
             return None
         owner: Owner = cast("Request", context.request).scope[_OWNER]
-        session = self.shared.get(owner)
-        if session is None:
-            session = self.shared[owner] = Session(self.config, self.journal, owner, None)
+        with self._shared_by(owner) as session:
+            return await self._answer(session, context)
+
+    @contextmanager
+    def _shared_by(self, owner: Owner) -> Generator[Session]:
+        """The session of a user's requests; it ends when it has had none for half an hour."""
+        shared = self.shared.get(owner)
+        if shared is None:
+            session = Session(self.config, self.journal, owner, None)
+            shared = self.shared[owner] = _Shared(session)
+        if shared.timer is not None:
+            shared.timer.cancel()
+            shared.timer = None
+        shared.under_way += 1
+        try:
+            yield shared.session
+        finally:
+            shared.under_way -= 1
+            if not shared.under_way:
+                loop = asyncio.get_running_loop()
+                shared.timer = loop.call_later(_IDLE_S, self._end_idle, owner)
+
+    def _end_idle(self, owner: Owner) -> None:
+        # Removed at once: a request that comes from now on gets a new session.
+        if (shared := self.shared.pop(owner, None)) is not None:
+            self.group.start_soon(self._end_shared, shared)
+
+    async def _end_shared(self, shared: _Shared) -> None:
+        if shared.timer is not None:
+            shared.timer.cancel()
+        # Also when the gateway ends meanwhile and cancels its group.
+        with anyio.CancelScope(shield=True):
+            await shared.session.aclose()
+
+    async def _answer(
+        self, session: Session, context: ServerRequestContext[Any, Any]
+    ) -> dict[str, Any]:
         work = session.on_request(_InRequest(context), context.method, context.params)
         task = asyncio.ensure_future(work)
         try:

@@ -31,6 +31,8 @@ _PROGRESS = "notifications/progress"
 # Later requests and notifications wait until it is answered, except for pings.
 _FIRST = "initialize"
 _PING = "ping"
+# A peer that asks for more than this at once is refused, so that a flood does not fill the memory.
+_MOST_AT_ONCE = 1_000
 _log = logging.getLogger("upshot.gateway")
 
 
@@ -162,10 +164,12 @@ class Peer:
 
     Args:
         channel: The way to it.
+        linger_s: After the end of the input, requests under way may take this long to finish.
     """
 
-    def __init__(self, channel: Channel) -> None:
+    def __init__(self, channel: Channel, *, linger_s: float = 0.0) -> None:
         self._channel = channel
+        self._linger_s = linger_s
         self._pending: dict[Id, _Pending] = {}
         self._incoming: dict[Id, _Incoming] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -175,7 +179,7 @@ class Peer:
         self._is_closed = False
 
     async def run(self, on_request: OnRequest, on_notify: OnNotify) -> None:
-        """Read what it sends until it goes; its requests that are under way then are cancelled.
+        """Read and answer messages until the input ends, then cancel requests still under way.
 
         Args:
             on_request: Answers a request; an MCPError is the answer too.
@@ -186,21 +190,39 @@ class Peer:
                 message, about = item
                 if not message.method:
                     self._settle(message)
+                elif len(self._tasks) >= _MOST_AT_ONCE and message.method != _CANCELLED:
+                    await self._refuse(message)
                 elif message.id is not None:
                     self._begin(message, about, on_request)
                 else:
                     self._hear(message.method, message.params, on_notify)
+            # A request that waits for this peer never gets its answer now.
+            self._fail_pending()
+            if self._linger_s and self._tasks:
+                await asyncio.wait(self._tasks, timeout=self._linger_s)
         finally:
-            self._is_closed = True
-            for pending in self._pending.values():
-                if not pending.answer.done():
-                    pending.answer.set_exception(_closed())
+            self._fail_pending()
             # Each begins first, for a task that is cancelled before its first step answers nothing.
             await asyncio.sleep(0)
             for task in self._tasks:
                 task.cancel()
             if self._tasks:
                 await asyncio.wait(self._tasks)
+
+    def _fail_pending(self) -> None:
+        self._is_closed = True
+        for pending in self._pending.values():
+            if not pending.answer.done():
+                pending.answer.set_exception(_closed())
+
+    async def _refuse(self, message: Message) -> None:
+        """Refuse a request, or drop a notification, because too many are under way.
+
+        The read loop awaits this: a peer that reads no answers is not read from either.
+        """
+        if message.id is not None:
+            said = f"too many requests: {_MOST_AT_ONCE} are under way; send it again later"
+            await self._send(_failed(message.id, INTERNAL_ERROR, said))
 
     async def request(
         self,
