@@ -1,28 +1,28 @@
 """A gateway between any MCP client and any number of MCP servers.
 
-It passes everything through as it is, and brings ``tools/call`` through a Toolbox with a journal:
-gates, conditions, approvals, effects that are made once, outcomes, redaction. The parts:
+It passes everything through unchanged, except for ``tools/call``, which goes through a Toolbox with
+a journal: gates, conditions, approvals, effects that are made once, outcomes, redaction. The parts:
 
 - ``config`` reads the YAML file, and makes a ``Tool`` of what a server lists and the file says.
-- ``peer`` matches requests with answers, at both ends; ``channels`` carry the messages: the own
-  input and output, those of a program, HTTP by the SDK.
-- ``link`` is the way to one server, dialled again when it broke.
-- ``calls`` makes the calls of one session, and waits for the answers of people.
+- ``peer`` matches requests with answers, at both ends. ``channels`` carry the messages: over
+  standard input and output, over the pipes of a program, or over HTTP through the SDK.
+- ``link`` is the connection to one server, which is dialled again after it breaks.
+- ``calls`` makes the calls of one session, and waits for people to answer.
 - ``session`` serves one client: it sends each request to its server, and merges lists.
 - ``front`` serves clients over standard input and output, or over streamable HTTP.
 
-The life of a call: the session finds its tool; a call that nobody is asked about goes through the
-session's Toolbox; one that needs an answer becomes a run of its own, which parks, so that it is in
-the inbox of the journal, whoever else may ask for it. Its body sends the request to the server.
+The life of a call: the session finds its tool. A call that needs no approval goes through the
+session's Toolbox. A call that needs approval becomes a separate run, which parks, so that the
+question is in the journal's inbox. In both cases the tool's body sends the request to the server.
 
 What always holds:
 
-- Messages are not parsed beyond JSON-RPC, so what a later version of the protocol adds passes.
-- A client that shakes hands gets a handshake of the server, one that sends envelopes gets a server
-  that knows them: the gateway translates neither into the other.
-- What the server said to a call that was made just now reaches the client as it is, with secrets
-  masked. What an earlier call gave comes out of the journal.
-- A session has connections of its own, since what servers ask back belongs to one client.
+- Messages are not parsed beyond JSON-RPC, so that additions of later protocol versions pass.
+- The gateway does not translate between protocol versions: a client that shakes hands needs a
+  server that does, and a client that sends envelopes needs a server that knows them.
+- The server's response to a call reaches the client unchanged, with secrets masked. The result of
+  an earlier call is read from the journal.
+- Sessions do not share connections, because a server's own requests belong to one client.
 """
 
 from upshot.lazy import lazy_imports

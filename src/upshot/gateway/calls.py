@@ -57,29 +57,29 @@ from upshot.tools.toolbox import Toolbox
 from upshot.tools.toolbox_state import JournalLog
 
 META = "upshot/outcome"
-# Before what names a question that a client of today's protocol answers in its next request.
+# The prefix of the state that names a question to a client of the 2026 protocol.
 STATE = "upshot:"
 
 _ENDED: AgentResult[Json] = AgentResult(status=Status.COMPLETED, agent_id="gateway")
 _NO_LIMITS = Budget(max_turns=None, max_depth=None, tool_timeout_s=None)
-# A log of its own for so many calls: what a Toolbox remembers grows with each.
+# A new Toolbox and log after this many calls: a Toolbox remembers every call.
 _CALLS_A_LOG = 1_000
-# JSON-RPC's words for a request that was not carried out.
+# The JSON-RPC errors for a request that was not carried out.
 _REFUSED = frozenset({-32700, -32600, -32601, -32602})
-# How often a client is told that its call still waits, which keeps its own time from running out.
+# How often a waiting call reports progress, so that the client does not time out.
 _TELL_S = 5.0
 
 
 @dataclass(eq=False)
 class Ticket:
-    """One call of a client on its way.
+    """A client's call that is under way.
 
     Attributes:
         link: The server that makes it.
         context: The client's request.
         params: What the client sent.
-        result: What the server answered, None until it did.
-        error: How it refused, or why nobody knows; None if it did not.
+        result: The server's result; None until it has answered.
+        error: The server's error, or the connection's; None if there was none.
     """
 
     link: Link
@@ -89,12 +89,12 @@ class Ticket:
     error: MCPError | None = None
 
     async def make(self, name: str, arguments: JsonObject, error: Effect | None) -> JsonObject:
-        """Have the server make the call.
+        """Send the call to the server.
 
         Args:
             name: The tool as the server calls it.
             arguments: Validated.
-            error: The effect of a call that the server answers with an error; None is unknown.
+            error: The effect to assume if the server answers with an error; None is unknown.
 
         Raises:
             ToolError: The server says that the call failed, or does not answer.
@@ -119,7 +119,7 @@ class Ticket:
 
 
 class Owner(NamedTuple):
-    """Whose calls are: a user, "" for one who is not known, together with a tenant."""
+    """The user and tenant that calls belong to; "" if unknown."""
 
     user: str = ""
     tenant: str = ""
@@ -134,7 +134,7 @@ class Owner(NamedTuple):
 
 
 class Elicit(Protocol):
-    """Asks the person at the client; gives None where there is no answer."""
+    """Ask the person at the client; return None if there is no answer."""
 
     def __call__(self, item: PendingApproval) -> Awaitable[Approve | Deny | None]: ...
 
@@ -150,9 +150,9 @@ class Calls:
     """Makes the calls of one session.
 
     Args:
-        config: Of the gateway.
-        journal: Where they are kept.
-        owner: Whose they are.
+        config: The gateway's configuration.
+        journal: Stores the calls.
+        owner: The user and tenant that the calls belong to.
         tools: The tools by their own names, filled by the session.
     """
 
@@ -164,7 +164,7 @@ class Calls:
     _log: _Log | None = None
     _runs: list[str] = field(default_factory=list[str])
     _beginning: asyncio.Lock = field(default_factory=asyncio.Lock)
-    # The run of the question about a call that was asked last, by its digest.
+    # The number of the latest question about a call, by the call's digest.
     _rounds: dict[str, int] = field(default_factory=dict[str, int])
 
     def __post_init__(self) -> None:
@@ -181,7 +181,7 @@ class Calls:
     def verify_of(
         self, link: Link, lookup: Lookup, envelope: Mapping[str, Any]
     ) -> Callable[..., Awaitable[bool]]:
-        """Asks another tool of the server whether a call took effect."""
+        """Return a hook that asks another tool of the server whether a call took effect."""
 
         async def call(name: str, arguments: JsonObject) -> Json:
             asked = {**envelope, "name": name, "arguments": arguments}
@@ -197,16 +197,16 @@ class Calls:
         return verify
 
     def forget(self) -> None:
-        """Have the next call find the tools that there are now."""
+        """Start a new Toolbox, with the current tools, at the next call."""
         self._log = None
 
     async def make(self, tool: Tool, ticket: Ticket, elicit: Elicit | None) -> JsonObject:
-        """Bring a call to its outcome; returns the result for the client.
+        """Make a call and return the result for the client.
 
         Args:
             tool: The tool.
             ticket: The call.
-            elicit: Asks the person at the client; None where that cannot be.
+            elicit: Asks the person at the client; None if that is impossible.
 
         Raises:
             MCPError: The server refused the call, so that it was not made.
@@ -222,7 +222,7 @@ class Calls:
         with self._under(call_id, ticket):
             (outcome,) = await box.dispatch([ToolCall(call_id, tool.name, given)])
             if outcome.effect is not Effect.NONE:
-                # What the client is told of it is on disk by then.
+                # The outcome is on disk before the client gets it.
                 await box.flush()
         return self.to_result(outcome, ticket)
 
@@ -241,7 +241,7 @@ class Calls:
             if log is None or log.left <= 0:
                 log = self._log = _Log(await self._new_box())
         log.left -= 1
-        # Each call is a turn of its own: nobody knows what its client's model has seen.
+        # Each call is its own turn: the gateway cannot know what the client's model has seen.
         log.box.new_turn()
         return log.box
 
@@ -255,7 +255,7 @@ class Calls:
         run_id = f"gateway-{random.token_hex(8)}"
         attributes = self.owner.attributes
         identity = RunInfo(agent_id="gateway", run_id=run_id, attributes=attributes)
-        # It is a run of the user, so that it is listed, and its effects are known as theirs.
+        # The run belongs to the user, so that it is listed and its effects carry their name.
         request = Request(f"Calls of {self.owner}", run_id=run_id)
         agent = AgentSpec(id="gateway", name="gateway")
         await self._write(run_id, RunStarted(agent=agent, request=request, attributes=attributes))
@@ -275,7 +275,7 @@ class Calls:
     async def _ask(
         self, tool: Tool, ticket: Ticket, given: JsonObject, elicit: Elicit | None
     ) -> JsonObject:
-        """Put a call before a person, as a run that parks; see the package."""
+        """Ask a person about a call, in a run that parks; see the package's docstring."""
         said = canonical_json([*self.owner, tool.name, tool.version, given])
         digest = hashlib.sha256(said).hexdigest()[:16]
         run_id = await self._open_question(digest)
@@ -301,7 +301,7 @@ class Calls:
         return needs_shared(self.journal)
 
     async def _open_question(self, digest: str) -> str:
-        """The id of the run of the question that is open, or of a new one."""
+        """Return the run id of the open question, or a new one."""
         number = self._rounds.get(digest, 1)
         while await self._has_ended(f"ask-{digest}-{number}"):
             number += 1
@@ -309,7 +309,7 @@ class Calls:
         return f"ask-{digest}-{number}"
 
     async def _has_ended(self, run_id: str) -> bool:
-        """Whether the run of a question is over: the same call is then asked about anew."""
+        """Whether a question's run has ended. The same call is then asked about again."""
         if not await has_log(run_id, self.journal):
             return False
         result = await RunHandle(run_id, self.journal).result(0)
@@ -318,7 +318,7 @@ class Calls:
     async def _go_on(
         self, tool: Tool, call: ToolCall, ticket: Ticket, answer: Approve | Deny | None = None
     ) -> AgentResult[Any]:
-        """Begin the run of a question, or go on with it."""
+        """Start the run of a question, or resume it."""
 
         async def script(own: Run, host: RunHost, board: Board) -> str:
             if not await own.tools.dispatch([call]):
@@ -326,7 +326,7 @@ class Calls:
             return call.name
 
         if tool.declared_effect is not Effect.READ:
-            # The client is told of an unknown effect: the run may not ask a second question.
+            # An unknown effect is reported to the client; the run may not ask a second question.
             tool = tool.but(on_unknown="tell")
         agent = Agent[Any]("gateway", tools=[tool], engine=ScriptEngine(script))
         options: dict[str, Any] = {
@@ -378,7 +378,7 @@ class Calls:
     # -- results
 
     def to_result(self, outcome: ToolOutcome, ticket: Ticket) -> JsonObject:
-        """What the client gets of an outcome; the session masks it.
+        """Return an outcome as the client's result; the session masks it.
 
         Raises:
             MCPError: The server refused the call, so that it was not made.
@@ -406,7 +406,7 @@ _TOLD = ("kind", "effect", "reason", "code", "repeats", "settled")
 
 
 class _Entered:
-    """Has the bodies of a call find it."""
+    """Registers a ticket while its call is dispatched, so that the body finds it."""
 
     def __init__(self, tickets: dict[str, Ticket], call_id: str, ticket: Ticket) -> None:
         self._tickets, self._call_id, self._ticket = tickets, call_id, ticket
@@ -421,7 +421,7 @@ class _Entered:
 async def ask(
     link: Link, context: Context, method: str, params: Params, request_id: Id | None = None
 ) -> dict[str, Any]:
-    """Send a client's request on to a server, with its progress on the way back."""
+    """Forward a client's request to a server, and its progress back."""
     link.in_flight.append(context)
     try:
         return await link.request(method, params, context.progress, request_id=request_id)
@@ -432,7 +432,7 @@ async def ask(
 def said_result(
     text: str, *, is_error: bool, told: Mapping[str, Json] | None = None
 ) -> dict[str, Any]:
-    """A result in words."""
+    """Return a result that is a text."""
     result: dict[str, Any] = {"content": [{"type": "text", "text": text}], "isError": is_error}
     return {**result, "_meta": {META: dict(told)}} if told else result
 
@@ -460,7 +460,7 @@ def _waiting(run_id: str, item: PendingApproval) -> JsonObject:
 
 
 def _open_item(result: AgentResult[Any]) -> PendingApproval | None:
-    """What a run asks; None once it has ended."""
+    """Return the run's open question, or None if it has ended."""
     return next((one for one in result.pending if isinstance(one, PendingApproval)), None)
 
 
@@ -471,7 +471,7 @@ def _text_of(result: JsonObject) -> str:
 
 @asynccontextmanager
 async def _telling(context: Context, run_id: str) -> AsyncGenerator[None]:
-    """Tell the client meanwhile that its call waits."""
+    """Report to the client, while the block runs, that its call waits."""
 
     async def tell() -> None:
         count, message = 0, f"waits for approval: {run_id}"
@@ -493,7 +493,7 @@ async def _telling(context: Context, run_id: str) -> AsyncGenerator[None]:
 
 
 def question_of(item: PendingApproval) -> str:
-    """What the person at the client is asked."""
+    """Return the question for the person at the client."""
     arguments = json.dumps(item.arguments, ensure_ascii=False)
     # Characters that cannot be seen are shown as their codes.
     seen = "".join(
@@ -504,7 +504,7 @@ def question_of(item: PendingApproval) -> str:
 
 
 def form_of(item: PendingApproval) -> JsonObject:
-    """The form in which a client asks."""
+    """Return the elicitation form of a question."""
     decision: Json = {"type": "string", "enum": ["approve", "deny"], "title": "Decision"}
     reason: Json = {"type": "string", "title": "Why not"}
     schema: Json = {
@@ -516,7 +516,7 @@ def form_of(item: PendingApproval) -> JsonObject:
 
 
 def answer_in(item: PendingApproval, reply: object, by: str) -> Approve | Deny | None:
-    """What a person said in a form; None where they closed it."""
+    """Return a person's answer in a form, or None if they closed it."""
     said = cast("JsonObject", reply) if isinstance(reply, dict) else {}
     action, content = said.get("action"), said.get("content")
     given = content if isinstance(content, dict) else {}
@@ -531,12 +531,12 @@ def can_elicit(capabilities: object) -> bool:
     """Whether a client with these capabilities can show a form."""
     declared = cast("JsonObject", capabilities) if isinstance(capabilities, dict) else {}
     able = declared.get("elicitation")
-    # An empty one is of a client that knows forms only.
+    # An empty object is from a client that knows only forms.
     return isinstance(able, dict) and ("form" in able or "url" not in able)
 
 
 def envelope_of(params: Params) -> JsonObject:
-    """What a request of today's protocol says of its client; empty for one with a handshake."""
+    """Return the envelope of a request; empty for a client with a handshake."""
     meta = (params or {}).get("_meta")
     found = cast("JsonObject", meta) if isinstance(meta, dict) else {}
     return found if PROTOCOL_VERSION_META_KEY in found else {}

@@ -1,4 +1,4 @@
-"""The channels over which messages come: pipes, the own input and output, and HTTP by the SDK."""
+"""The channels that carry messages: pipes, standard input and output, and HTTP by the SDK."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ from upshot.tools.mcp.server_address import Server
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(Message).decode
-# So much fits into a pipe that can be written to, so that a write never blocks.
+# A pipe that is ready takes at least this many bytes, so that a write never blocks.
 _PIECE_BYTES = select.PIPE_BUF
 # The thread that reads the input may be this many lines ahead of the event loop.
 _LINES_AHEAD = 64
-# At the end, a client has so long to read what was sent.
+# At the end, a client has this long to read what was sent.
 _FLUSH_S = 5.0
 
 
 def _read(line: bytes) -> tuple[Message, About] | None:
-    """The message of a line; None where it is none."""
+    """Return the message in a line, or None if there is none."""
     try:
         return _decode(line), NOTHING
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -40,10 +40,10 @@ def _read(line: bytes) -> tuple[Message, About] | None:
 
 
 def _read_invalid(line: bytes, fault: str) -> tuple[Message, About] | None:
-    """The message of a line that is not valid, so that no request stays without an answer.
+    """Return the message in an invalid line, so that every request gets an answer.
 
-    The text of a response is repaired: its client has to know the result. A request is not, for
-    a call may not be made with other arguments than were given.
+    A response is repaired, because its client has to know the result. A request is not, because a
+    call must be made with exactly the given arguments.
     """
     try:
         found = json.loads(line.decode("utf-8", "replace"), parse_constant=_null)
@@ -71,7 +71,7 @@ def _read_invalid(line: bytes, fault: str) -> tuple[Message, About] | None:
 
 
 def _null(constant: str) -> None:
-    """What NaN and the infinities become: JSON has none of them."""
+    """Replace NaN and the infinities, which JSON does not have, with null."""
 
 
 class ProgramChannel:
@@ -81,7 +81,7 @@ class ProgramChannel:
         self._reader, self._writer = reader, writer
 
     async def receive(self) -> tuple[Message, About] | None:
-        """The next message; None where the program has ended, or wrote too long a line."""
+        """Return the next message; None if the program ended or wrote too long a line."""
         while True:
             try:
                 line = await self._reader.readline()
@@ -93,7 +93,7 @@ class ProgramChannel:
                 return item
 
     async def send(self, message: Message, about: About) -> None:
-        """Write a message; raises OSError where the program is gone."""
+        """Write a message; raise OSError if the program is gone."""
         if self._writer.is_closing():
             raise BrokenPipeError
         self._writer.write(_encode(message) + b"\n")
@@ -116,8 +116,8 @@ async def open_program_channel(
 class OwnChannel:
     """The standard input and output of this process, one message a line.
 
-    The input is read by a thread, for it may be anything, such as a file, that an event loop
-    cannot wait for. Neither is made non-blocking, for other processes may share them.
+    A thread reads the input, because an event loop cannot wait for every kind, such as a file.
+    Neither is made non-blocking, because other processes may share them.
     """
 
     def __init__(self, input: int, output: int) -> None:
@@ -132,7 +132,7 @@ class OwnChannel:
         threading.Thread(target=self._read_all, args=(input,), daemon=True).start()
 
     def _read_all(self, input: int) -> None:
-        # The loop may be closed already, and then nothing is read any more.
+        # The loop may be closed already; then reading ends.
         with suppress(OSError, RuntimeError), open(input, "rb", closefd=False) as file:
             while line := file.readline():
                 self._room.acquire()
@@ -149,7 +149,7 @@ class OwnChannel:
         return None
 
     async def send(self, message: Message, about: About) -> None:
-        """Write a message, as fast as it is read; raises OSError where it is not read any more."""
+        """Write a message, as fast as it is read; raise OSError if the reader is gone."""
         self._unsent += _encode(message) + b"\n"
         if not self._is_waiting:
             self._write()
@@ -159,14 +159,14 @@ class OwnChannel:
             raise BrokenPipeError
 
     async def flush(self) -> None:
-        """Write what was sent, unless the client does not read it for 5 seconds."""
+        """Write what was sent; give up if the client does not read it within 5 seconds."""
         with suppress(TimeoutError):
             async with asyncio.timeout(_FLUSH_S):
                 while self._unsent:
                     await self._sent.wait()
 
     def _write(self) -> None:
-        """Write what does not block, and the rest when there is room."""
+        """Write as much as does not block, and the rest when there is room."""
         try:
             while self._unsent and select.select((), (self._output,), (), 0)[1]:
                 del self._unsent[: os.write(self._output, self._unsent[:_PIECE_BYTES])]
@@ -186,7 +186,7 @@ class OwnChannel:
 
 @asynccontextmanager
 async def open_own_channel() -> AsyncGenerator[OwnChannel]:
-    """The standard input and output of this process; what else it prints goes to its errors."""
+    """Yield standard input and output as a channel; other prints go to standard error."""
     input, output = os.dup(0), os.dup(1)
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
@@ -197,7 +197,7 @@ async def open_own_channel() -> AsyncGenerator[OwnChannel]:
         yield channel
         await channel.flush()
     finally:
-        # Not closed, for the thread may still read: another file would get its number.
+        # Not closed, because the thread may still read: another file would get the number.
         os.dup2(input, 0)
         os.dup2(output, 1)
 
@@ -209,7 +209,7 @@ class SdkChannel:
         self._reader, self._writer, self._is_server = reader, writer, is_server
 
     async def receive(self) -> tuple[Message, About] | None:
-        """The next message; None where the transport was closed."""
+        """Return the next message; None if the transport was closed."""
         while True:
             try:
                 item: SessionMessage | Exception = await self._reader.receive()
@@ -226,7 +226,7 @@ class SdkChannel:
             return msgspec.convert(raw, Message), about
 
     async def send(self, message: Message, about: About) -> None:
-        """Send a message; raises OSError where the transport was closed."""
+        """Send a message; raise OSError if the transport was closed."""
         raw = jsonrpc_message_adapter.validate_python(msgspec.to_builtins(message))
         of = (
             ServerMessageMetadata(related_request_id=about.within)

@@ -70,11 +70,11 @@ class ToolTerms:
 
     Attributes:
         name: The tool with its server: ``shop/refund``.
-        options: What it declares, as a ``Tool`` takes it.
+        options: The tool's options, as ``Tool`` takes them.
         approval: When the user is asked: a condition, True, False, or None by the effect.
         deny: When a call is denied.
         verify: How to find out whether a call took effect; None leaves that unknown.
-        error: The effect of a call that the server answers with an error.
+        error: The effect to assume if the server answers a call with an error.
     """
 
     name: str
@@ -86,7 +86,7 @@ class ToolTerms:
 
 
 WELL_KNOWN = "/.well-known/oauth-protected-resource"
-"""Where a client finds out where its user signs in; RFC 9728 section 3.1."""
+"""The path at which a client reads where its user signs in; RFC 9728 section 3.1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,8 +94,8 @@ class OAuth:
     """Where users sign in by OAuth.
 
     Attributes:
-        resource: The URL by which clients reach the gateway.
-        servers: The URLs of the servers that give tokens for it.
+        resource: The gateway's URL, as clients know it.
+        servers: The URLs of the servers that issue tokens for it.
     """
 
     resource: str
@@ -103,18 +103,18 @@ class OAuth:
 
     @property
     def host(self) -> str:
-        """The name by which clients reach it."""
+        """The host name in that URL."""
         return urlsplit(self.resource).hostname or ""
 
     @property
     def metadata_url(self) -> str:
-        """Where a client reads this."""
+        """The URL at which a client reads these facts."""
         parts = urlsplit(self.resource)
         path = "" if parts.path == "/" else parts.path
         return urlunsplit((parts.scheme, parts.netloc, WELL_KNOWN + path, "", ""))
 
     def to_json(self) -> JsonObject:
-        """What a client reads there."""
+        """Return the document that a client reads there."""
         methods: Json = ["header"]
         servers: Json = [*self.servers]
         return {
@@ -132,17 +132,17 @@ class Config:
         file: The file.
         journal: Where calls and effects are kept.
         servers: The servers by name.
-        tools: What it says of tools, by their full names.
-        default: What holds for other tools.
-        wait_s: Seconds for which a call waits for a person before the client is told so.
-        secrets: What no client may read: credentials of servers, and further ones.
+        tools: The file's terms for tools, by full name.
+        default: The terms for all other tools.
+        wait_s: How many seconds a call waits for a person before the client gets an error.
+        secrets: Texts that no client may read: the servers' credentials, and more.
         policy: Rules on tools; None is none.
-        user: Whose the calls are where the front does not know better.
+        user: The user that calls belong to if the front does not know one.
         user_header: A header that names the user, "" for none.
         proxies: Addresses of proxies whose header is believed.
-        sign_in: The Python file, and the function in it, that says who sent a request over HTTP;
+        sign_in: The Python file, and the function in it, that names the user of an HTTP request;
             "" for none.
-        oauth: What clients are told of where users sign in; None for nothing.
+        oauth: Where users sign in, for clients that know OAuth; None if not set.
     """
 
     file: str
@@ -182,7 +182,7 @@ class Config:
                     raise Misuse(f"{self.file}: the server {server} has no tool {one}: {hint}")
 
     def tool_of(self, terms: ServerTerms, listed: JsonObject, call: Callable[..., object]) -> Tool:
-        """The tool of which a server lists *listed*, with what the file says of it.
+        """Return the tool that a server lists as *listed*, under the file's terms.
 
         Args:
             terms: The server.
@@ -190,7 +190,7 @@ class Config:
             call: Makes a call, given its ``ToolContext`` and arguments.
 
         Raises:
-            Misuse: What the file says does not fit the tool.
+            Misuse: The file's terms do not fit the tool.
         """
         name = str(listed.get("name", ""))
         full, own = f"{terms.name}/{name}", to_tool_name(terms.name, name)
@@ -284,7 +284,7 @@ def read_config(file: str) -> Config:
 
 
 def _beside(file: str, where: str) -> str:
-    """A path as it is meant in the file, whoever starts the gateway where; a URL stays."""
+    """Return a path relative to the file's folder; a URL is returned unchanged."""
     if "://" in where or where == "memory:":
         return where
     return os.path.join(os.path.dirname(file), where)
@@ -324,7 +324,7 @@ def _mapping(file: str, where: str, given: object) -> dict[str, object]:
 
 
 def _section(file: str, where: str, given: object, known: tuple[str, ...]) -> dict[str, object]:
-    """A mapping of which every key is known."""
+    """Return a mapping after checking that every key is known."""
     found = _mapping(file, where, given)
     for name in found:
         if name not in known:
@@ -354,7 +354,7 @@ def _seconds(file: str, where: str, given: object) -> float:
 
 
 def _expanded(file: str, where: str, given: object) -> str:
-    """A text in which ``${NAME}`` is the variable of the environment."""
+    """Return a text with ``${NAME}`` replaced by the environment variable."""
 
     def value_of(found: re.Match[str]) -> str:
         name = found[1]

@@ -1,4 +1,4 @@
-"""The side of the clients: standard input and output, streamable HTTP, and ``--check``."""
+"""The client side: standard input and output, streamable HTTP, and ``--check``."""
 
 from __future__ import annotations
 
@@ -46,18 +46,18 @@ _MOST_SESSIONS = 1_000
 # server 2 s after they closed its input.
 _LINGER_S = 1.5
 _OWNER = "upshot.owner"
-# What a client reads before it signs in: a page of any site may too.
+# A client reads this before it signs in, and so may a page of any site.
 _FOR_PAGES = {"access-control-allow-origin": "*"}
 
 
 async def serve_stdio(config: Config, user: str) -> None:
-    """Serve the client at the other end of the standard input and output until it goes.
+    """Serve the client at standard input and output until it disconnects.
 
-    What the process prints meanwhile goes to the standard error.
+    Other output of the process goes to standard error.
 
     Args:
         config: The gateway.
-        user: Whose calls those of the client are.
+        user: The user that the client's calls belong to.
 
     Raises:
         JournalError: The journal cannot be opened.
@@ -67,7 +67,7 @@ async def serve_stdio(config: Config, user: str) -> None:
 
 
 async def serve(config: Config, user: str, channel: Channel) -> None:
-    """Serve the client at the other end of a channel until it goes; see ``serve_stdio``."""
+    """Serve the client at the other end of a channel; see ``serve_stdio``."""
     async with open_journal(config.journal) as journal:
         peer = Peer(channel, linger_s=_LINGER_S)
         session = Session(config, journal, Owner(user or config.user), peer)
@@ -85,9 +85,9 @@ async def serve_http(
 
     Args:
         config: The gateway.
-        user: Whose calls those of all clients are, where no header names the user.
-        hosts: The names by which clients may reach it.
-        sign_in: Says who sent a request, as ``App.asgi(user=...)`` takes it. It is required
+        user: The user that calls belong to if no header names one.
+        hosts: The host names that clients may use.
+        sign_in: Returns a request's user, as for ``App.asgi(user=...)``. It is required
             if the file has ``sign_in``.
 
     Yields:
@@ -189,13 +189,13 @@ class _HttpFront:
         elif id is None:
             await self._begin(owner, scope, receive, send)
         elif found is None or found.owner != owner:
-            # As if it did not exist: a session belongs to who began it.
+            # The same as for a session that does not exist: a session belongs to its owner.
             await JSONResponse(_NO_SESSION, 404)(scope, receive, send)
         else:
             await found.transport.handle_request(scope, receive, send)
 
     async def _owner_of(self, request: Request) -> Owner | None:
-        """Who sent a request; None where that has to be known, and is not."""
+        """Return the owner of a request, or None if it has to be known and is not."""
         if self.sign_in is not None:
             found = self.sign_in(request)
             user = await found if inspect.isawaitable(found) else found
@@ -209,7 +209,7 @@ class _HttpFront:
         return Owner(named[0]) if is_known else None
 
     def _refusal(self, request: Request) -> JSONResponse:
-        """The response to a request of nobody who is known."""
+        """Return the response to a request of an unknown user."""
         if self.sign_in is None:
             return JSONResponse(
                 {"error": f"not one header {self.config.user_header} of a proxy"}, 401
@@ -248,7 +248,7 @@ class _HttpFront:
         *,
         task_status: anyio.abc.TaskStatus[None],
     ) -> None:
-        """Serve a session until its client ends it, or says nothing for half an hour."""
+        """Serve a session until its client ends it, or sends nothing for half an hour."""
         async with transport.connect() as (reader, writer):
             peer = Peer(SdkChannel(reader, writer, is_server=True))
             session = Session(self.config, self.journal, owner, peer)
@@ -299,7 +299,7 @@ class _HttpFront:
     async def _end_shared(self, shared: _Shared) -> None:
         if shared.timer is not None:
             shared.timer.cancel()
-        # Also when the gateway ends meanwhile and cancels its group.
+        # Shielded, because the gateway cancels its group when it ends.
         with anyio.CancelScope(shield=True):
             await shared.session.aclose()
 
@@ -311,8 +311,8 @@ class _HttpFront:
         try:
             return await asyncio.shield(task)
         except asyncio.CancelledError:
-            # The scope of a request knows only the very cancel that it gave, and a Toolbox raises
-            # one of its own: that would end the connection.
+            # The request's scope recognises only its own CancelledError. The Toolbox raises a new
+            # one, which would end the connection.
             task.cancel()
             with anyio.CancelScope(shield=True):
                 await asyncio.wait((task,))
@@ -332,7 +332,7 @@ class _Raw(Notification[dict[str, Any], str]):
 
 @dataclass(eq=False)
 class _InRequest:
-    """What a session needs of a request that comes alone: no client can be asked during it."""
+    """The context of a single request; the client cannot be asked during it."""
 
     within: ServerRequestContext[Any, Any]
 
@@ -363,7 +363,7 @@ class _InRequest:
 
 
 async def check(config: Config) -> list[tuple[str, str]]:
-    """What will happen to each tool of the servers: its full name, and that in words.
+    """Return each tool's full name, and what will happen to its calls, in words.
 
     Raises:
         Misuse: The file does not fit the tools, or a server cannot be reached.
@@ -390,7 +390,7 @@ _HELLO: dict[str, Any] = {
 
 
 def _fate(tool: Tool) -> str:
-    """What happens to calls of a tool, in words."""
+    """Return what happens to calls of a tool, in words."""
     if tool.deny is True:
         return "denied"
     words = [str(tool.declared_effect)]

@@ -1,4 +1,4 @@
-"""The way to one server: raw requests and notifications, dialled again when it broke."""
+"""The connection to one server, which is dialled again after it breaks."""
 
 from __future__ import annotations
 
@@ -41,17 +41,17 @@ class CannotReach(MCPError):
 
 
 class Link:
-    """The way to one server, for one session.
+    """The connection to one server, for one session.
 
     Args:
         terms: The server.
-        on_request: Answers what the server asks the client.
-        on_notify: Takes what it tells.
+        on_request: Answers the server's requests.
+        on_notify: Handles its notifications.
         masks: Masks the progress that it reports; None masks nothing.
 
     Attributes:
         terms: The server.
-        in_flight: The requests of clients that it works on, the last one last.
+        in_flight: The client requests that the server is answering, newest last.
         schemas: The schemas of its tools by name, for the headers of calls over HTTP.
     """
 
@@ -69,7 +69,7 @@ class Link:
         self._on_notify = on_notify
         self._masks = masks
         self._secrets: Secrets = terms.server.secrets
-        # What a program writes there may hold its secrets, so that no client reads it as it is.
+        # A program may write its secrets there, so they are masked before a client reads them.
         self._stderr: IO[str] = TemporaryFile("w+", errors="replace")  # noqa: SIM115  # see aclose
         self._opening: asyncio.Future[Peer] | None = None
         self._peer: Peer | None = None
@@ -81,7 +81,7 @@ class Link:
 
     @property
     def name(self) -> str:
-        """What the file calls the server."""
+        """The server's name in the file."""
         return self.terms.name
 
     async def initialize(self, params: JsonObject) -> JsonObject:
@@ -116,7 +116,7 @@ class Link:
         return await peer.request(method, params, on_progress, request_id=request_id, about=about)
 
     async def notify(self, method: str, params: Params) -> None:
-        """Send a notification; one that cannot be sent is dropped."""
+        """Send a notification, or drop it if it cannot be sent."""
         if self._peer is not None:
             await self._peer.notify(method, params, About(self._headers(method, params)))
 
@@ -131,7 +131,7 @@ class Link:
         self._stderr.close()
 
     def _headers(self, method: str, params: Params) -> dict[str, str]:
-        """What a request over HTTP says in its headers; a pipe passes over them."""
+        """Return the headers of a request over HTTP; a pipe ignores them."""
         given = params or {}
         envelope = cast("JsonObject", given.get("_meta") or {}).get(PROTOCOL_VERSION_META_KEY)
         if not isinstance(envelope, str):
@@ -149,8 +149,8 @@ class Link:
         if self._peer is not None:
             return self._peer
         if self._opening is None or self._opening.done():
-            # Two requests at once would otherwise start the server twice, and one that is given
-            # up would end the start for the next.
+            # Shared, so that two requests at once start the server once, and shielded, so that a
+            # cancelled request does not end the start for the others.
             self._opening = asyncio.ensure_future(self._connect())
             self._opening.add_done_callback(lambda done: done.cancelled() or done.exception())
         return await asyncio.shield(self._opening)
@@ -223,7 +223,7 @@ class Link:
                 self._drop(peer)
                 run.cancel()
                 await asyncio.gather(run, return_exceptions=True)
-        except Exception as error:  # a server may fail in any way, and is then not there
+        except Exception as error:  # a server may fail in any way
             if not ready.done():
                 ready.set_exception(error)
         finally:
@@ -231,7 +231,7 @@ class Link:
                 self._drop(ready.result())
 
     def _drop(self, peer: Peer) -> None:
-        """Have the next request dial anew."""
+        """Forget the connection, so that the next request dials again."""
         if self._peer is peer:
             self._peer = None
 

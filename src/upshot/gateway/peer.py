@@ -57,13 +57,13 @@ class Message(msgspec.Struct, omit_defaults=True):
 
 @dataclass(frozen=True, slots=True)
 class About:
-    """What a transport has to know of a message beside it; a pipe passes over all of it.
+    """Facts about a message that only the transport needs; a pipe ignores them.
 
     Attributes:
         headers: For the request over HTTP that carries it.
-        within: The request of the other side to whose stream it belongs; None is none.
+        within: The other side's request whose stream carries it; None for none.
         can_send_request: Whether the other side can be asked during this request of it.
-        on_unanswered: Told when this request ends without an answer; None is none.
+        on_unanswered: Called if this request ends without an answer.
         fault: Why this request is invalid; "" if it is valid.
     """
 
@@ -94,7 +94,7 @@ class Channel(Protocol):
 
 
 class Context(Protocol):
-    """A request of the other side that is being answered, and the way back during it."""
+    """A request of the other side that is being answered, and the way to ask back."""
 
     @property
     def request_id(self) -> Id | None: ...
@@ -139,7 +139,7 @@ class _Incoming:
         return self.about.can_send_request and not self.is_over
 
     def cancel(self) -> None:
-        """Cancel the answer, unless there is one already, which may be on its way out."""
+        """Cancel the work on the answer, unless it is finished and may be on its way."""
         if self.task is not None and not self.is_over:
             self.task.cancel()
 
@@ -174,7 +174,7 @@ class Peer:
         self._incoming: dict[Id, _Incoming] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._count = 0
-        # Held by the handshake. Its waiters proceed in the order in which they came.
+        # The handshake holds it. Waiters proceed in order of arrival.
         self._handshake = asyncio.Lock()
         self._is_closed = False
 
@@ -202,7 +202,7 @@ class Peer:
                 await asyncio.wait(self._tasks, timeout=self._linger_s)
         finally:
             self._fail_pending()
-            # Each begins first, for a task that is cancelled before its first step answers nothing.
+            # Every task takes its first step before it is cancelled; otherwise it answers nothing.
             await asyncio.sleep(0)
             for task in self._tasks:
                 task.cancel()
@@ -271,7 +271,7 @@ class Peer:
             del self._pending[request_id]
 
     async def notify(self, method: str, params: Params, about: About = NOTHING) -> None:
-        """Send a notification; one that cannot be sent is dropped."""
+        """Send a notification, or drop it if it cannot be sent."""
         given = None if params is None else dict(params)
         await self._send(Message("2.0", method=method, params=given), about)
 
@@ -286,7 +286,7 @@ class Peer:
         return task
 
     def _settle(self, message: Message) -> None:
-        """Give an answer to the request that waits for it."""
+        """Settle the request that waits for this answer."""
         pending = self._pending.get(_key(message.id))
         if pending is None or pending.answer.done():
             return
@@ -296,13 +296,13 @@ class Peer:
             pending.answer.set_result(message.result or {})
 
     def _hear(self, method: str, params: Params, on_notify: OnNotify) -> None:
-        """Take a notification; a cancel and progress belong to requests that are known here."""
+        """Handle a notification: a cancel, progress of a request, or any other."""
         given = params or {}
         if method == _CANCELLED:
             incoming = self._incoming.get(_key(given.get("requestId")))
             if incoming is not None and incoming.task is not None:
                 incoming.is_cancelled = True
-                # Later, for a task that is cancelled before its first step knows nothing of it.
+                # Later, because a task that is cancelled before its first step never notices.
                 asyncio.get_running_loop().call_soon(incoming.cancel)
         elif method == _PROGRESS:
             pending = self._pending.get(_key(given.get("progressToken")))
@@ -344,7 +344,7 @@ class Peer:
             answer = _failed(id, error.code, error.message, error.data)
         except asyncio.CancelledError:
             answer = _failed(id, CONNECTION_CLOSED, "Connection closed")
-        # The promise kept: a fault of ours fails one request and not the connection.
+        # A fault of the gateway fails one request and not the connection.
         except Exception:
             _log.exception("%s failed", message.method)
             answer = _failed(id, INTERNAL_ERROR, "Internal error")
@@ -366,7 +366,7 @@ def _closed() -> MCPError:
 
 
 def _key(id: object) -> Id:
-    """An id as it is looked up: "7" is 7, for some peers send it back so."""
+    """Return an id in the form that is looked up: "7" is 7, since some peers change it."""
     return coerce_request_id(id) if isinstance(id, str | int) else ""
 
 
@@ -376,9 +376,9 @@ def _meta_of(params: object) -> JsonObject:
 
 
 async def _contained(work: Awaitable[None]) -> None:
-    """Await *work*; what it raises ends it alone."""
+    """Await *work*, and log what it raises."""
     try:
         await work
-    # The promise kept: a fault in one notification does not end the connection.
+    # A fault in one notification does not end the connection.
     except Exception:
         _log.exception("a notification failed")

@@ -1,4 +1,4 @@
-"""One session: sends each request of a client to its server, and merges what several list."""
+"""One session: routes a client's requests to servers, and merges their lists."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from upshot.version import __version__
 Result: TypeAlias = dict[str, Any]
 _Handler: TypeAlias = Callable[[Context, str, dict[str, Any]], Awaitable[Result]]
 
-# What the server lists under which name, by method.
+# The name of the list in the result, by method.
 _LISTS = {
     "tools/list": "tools",
     "prompts/list": "prompts",
@@ -54,7 +54,7 @@ _SUBSCRIPTION = "io.modelcontextprotocol/subscriptionId"
 
 
 class Front(Protocol):
-    """The way to a client beside its requests; one of today's protocol over HTTP has none."""
+    """Sends to a client outside its requests; impossible for 2026 clients over HTTP."""
 
     async def request(
         self, method: str, params: Params, on_progress: OnProgress | None = None
@@ -66,10 +66,10 @@ class Session:
     """Serves one client.
 
     Args:
-        config: Of the gateway.
-        journal: Where calls are kept.
-        owner: Whose they are.
-        front: The way to the client; None for none beside its requests.
+        config: The gateway's configuration.
+        journal: Stores the calls.
+        owner: The user and tenant that the calls belong to.
+        front: Sends to the client outside its requests; None if that is impossible.
     """
 
     def __init__(self, config: Config, journal: Journal, owner: Owner, front: Front | None) -> None:
@@ -123,7 +123,7 @@ class Session:
             raise MCPError(error.code, said, self.calls.mask(error.data)) from error
 
     async def on_notify(self, method: str, params: Params) -> None:
-        """Pass on what the client tells."""
+        """Forward a notification of the client."""
         for link in self.links.values():
             await link.notify(method, params)
 
@@ -142,7 +142,7 @@ class Session:
     async def _asked_back(
         self, link: Link, context: Context, method: str, params: Params
     ) -> Result:
-        """Put before the client what a server asks."""
+        """Forward a server's request to the client."""
         able = (one for one in reversed(link.in_flight) if one.can_send_request)
         target: Front | None = next(able, self._front)
         if target is None:
@@ -150,7 +150,7 @@ class Session:
         return await target.request(method, self.calls.mask(params), context.progress)
 
     async def _told(self, link: Link, method: str, params: Params) -> None:
-        """Tell the client what a server tells."""
+        """Forward a server's notification to the client."""
         if method == "notifications/tools/list_changed":
             self._is_loaded = False
         said = self.calls.mask(params)
@@ -165,7 +165,7 @@ class Session:
             await link.in_flight[-1].notify(method, said)
 
     def _listened(self, params: Params) -> tuple[dict[str, Any], Context] | None:
-        """The stream that the client opened for a notification, and that as the client knows it."""
+        """Return a notification for the stream that the client opened, and that stream."""
         meta = cast("JsonObject", (params or {}).get("_meta") or {})
         found = self._listens.get(str(meta.get(_SUBSCRIPTION)))
         if found is None:
@@ -227,7 +227,7 @@ class Session:
         raise cast("BaseException", said[0])
 
     async def _list(self, context: Context, method: str, params: dict[str, Any]) -> Result:
-        """All pages of all servers as one, by names that tell them apart."""
+        """List all pages of all servers as one, with distinct names."""
         kind, listed, whole = _LISTS[method], list[Any](), Result()
         params.pop("cursor", None)
         for link in self.links.values():
@@ -256,7 +256,7 @@ class Session:
         return pages
 
     def _renamed(self, link: Link, kind: str, item: JsonObject) -> JsonObject:
-        """An item as the client knows it, and where it is."""
+        """Return an item under the client's name for it, and note its server."""
         if kind not in _NAMED:
             key = str(item.get("uri") or item.get("uriTemplate"))
             self._resources[key] = link
@@ -293,7 +293,7 @@ class Session:
         return await ask(link, context, method, params)
 
     async def _resource(self, context: Context, uri: str, params: Mapping[str, Any]) -> Link:
-        """The server that lists a resource, or a template that begins like it."""
+        """Return the server that lists a resource, or a template with the same prefix."""
         for is_listed in (False, True):
             if is_listed:
                 for method in ("resources/list", "resources/templates/list"):
@@ -333,7 +333,7 @@ class Session:
         return {"resultType": "complete", **result}
 
     async def _call_in_rounds(self, ticket: Ticket, own: str, answered: object) -> Result:
-        """Make a call of a client that is asked by a result, and answers in its next request."""
+        """Make a call of a client that is asked by a result and answers by a new request."""
         forms: dict[str, Any] = {}
         said = cast("JsonObject", answered) if isinstance(answered, dict) else {}
 
@@ -357,7 +357,7 @@ class Session:
             }
 
     def _elicit(self, context: Context, params: Params) -> Elicit | None:
-        """How the person at a client with a handshake is asked; None if that cannot be."""
+        """Return how to ask the person at a client with a handshake; None if impossible."""
         if envelope_of(params) or not can_elicit(self._capabilities):
             return None
 
@@ -372,7 +372,7 @@ class Session:
         return elicit
 
     async def _load(self, context: Context | None, params: Mapping[str, Any]) -> None:
-        """List the servers' tools, where that was not done since they changed.
+        """List the servers' tools, unless they are unchanged since the last time.
 
         Raises:
             MCPError: A server does not list them, or the file does not fit them.
@@ -380,7 +380,7 @@ class Session:
         async with self._loading:
             if self._is_loaded:
                 return
-            # Before, so that a change meanwhile is seen.
+            # Set first, so that a change during the load is noticed.
             self._is_loaded = True
             try:
                 await self.load(_bare(params))
@@ -392,7 +392,7 @@ class Session:
                 raise
 
     async def load(self, params: Mapping[str, Any]) -> None:
-        """List the servers' tools anew.
+        """List the servers' tools again.
 
         Raises:
             MCPError: A server does not list them.
@@ -420,7 +420,7 @@ class Session:
 
 
 class _AskFirst(Exception):
-    """The client is asked by the result of its request."""
+    """The client has to be asked by the result of its request."""
 
 
 _OURS = "upshot"
@@ -431,7 +431,7 @@ def _is_ours(params: Mapping[str, Any]) -> bool:
 
 
 def _bare(params: Mapping[str, Any]) -> dict[str, Any]:
-    """The envelope of a request, for another one of the same client."""
+    """Return a request's envelope, for another request of the same client."""
     envelope = {name: value for name, value in envelope_of(params).items() if "/" in name}
     return {"_meta": envelope} if envelope else {}
 
@@ -449,7 +449,7 @@ async def _tools_of(link: Link, params: Mapping[str, Any]) -> list[JsonObject]:
 
 
 def _merged(said: list[Result]) -> Result:
-    """What several servers say of themselves, as one."""
+    """Merge the descriptions of several servers into one."""
     whole = dict(said[0])
     versions = [one["protocolVersion"] for one in said if "protocolVersion" in one]
     if versions:
