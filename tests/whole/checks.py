@@ -243,24 +243,29 @@ def _of_effects(
     has_all: bool,
 ) -> Iterator[str]:
     book = life.book.read()
-    # A child run that died and was not resumed has no record of the call it was making.
-    recorded = {record.call_id for record in records.values()}
-    unrecorded = {
-        one.tool
-        for result in results
-        for one in result.effects
-        if one.state is Effect.UNKNOWN and one.call_id not in recorded
-    }
+    unrecorded = {tool for result in results for tool in _unrecorded(result, records)}
     tools = {call.tag: call.tool for call in calls_in(life.case.scripts)}
     for reply in replies_in(life.case):
         for call in reply.calls if reply.finish == "content_filter" else ():
             if book[call.tag]:
                 yield f"{call.tag} took effect, and a filter had cut its reply off"
     for tag in book:
-        if has_all and tag not in records and tools[tag] not in unrecorded:
+        # A read need not be in the log before it runs.
+        is_told = tag in records or tools[tag] in (*READS, *unrecorded)
+        if has_all and not is_told:
             yield f"{tag} took effect, and no record tells of it"
     for tag, record in records.items():
         yield from _of_call(tag, record, book[tag])
+
+
+def _unrecorded(result: AgentResult[Any], records: dict[str, ToolRecord]) -> set[str]:
+    """Return the tools of unknown effects that have no record.
+
+    A child run that died and was not resumed has no record of the call it was making.
+    """
+    recorded = {record.call_id for record in records.values()}
+    effects = (one for one in result.effects if one.state is Effect.UNKNOWN)
+    return {one.tool for one in effects if one.call_id not in recorded}
 
 
 def _of_call(tag: str, record: ToolRecord, done: int) -> Iterator[str]:
@@ -292,7 +297,7 @@ def _of_worst(
     is_done = any(book[call.tag] for call in calls if call.tool in WRITES)
     worst = worst_effect(one.effect for tag, one in records.items() if tag.startswith(mark))
     # A tool that runs an agent writes, whatever the agent does.
-    can_be_worse = life.case.engine == "tool" or not records
+    can_be_worse = life.case.engine == "tool" or not records or _unrecorded(result, records)
     said = f"the effect of the run is {result.effect}"
     if is_done and result.effect is Effect.NONE:
         yield f"{said}, and its tools did something"
