@@ -455,6 +455,30 @@ async def test_a_fork_asks_about_the_effect_that_it_has(journal: Any) -> None:
     assert bank.paid == ["7"]
 
 
+async def test_a_fork_whose_effect_is_settled_while_it_parks_goes_on_by_a_worker(
+    journal: Any,
+) -> None:
+    bank = Bank()
+    run_id, asked = await parked(bank, journal)
+    events = [event.kind async for event in journal.events(run_id)]
+    forked = await fork(run_id, at=events.index("question_asked") + 1, journal=journal)
+
+    async def settle(unknown: Any) -> None:
+        # The fork looks a last time: it does not see what comes from here on.
+        await journal.settle_effect(asked.id, Settlement(effect=Effect.APPLIED, by="ann"))
+
+    agent = Agent[Any](
+        "clerk",
+        model=ScriptedModel([[CALL], "Done."]),
+        tools=[bank.pay.but(verify=settle)],
+    )
+    result = await resume(forked, agent, journal=journal)
+    assert [one.id for one in result.pending] == [asked.id]
+    assert forked in {due.run_id for due in await journal.due_runs()}
+    result = await resume(forked, bank.agent(), journal=journal)
+    assert (result.output, bank.paid) == ("Done.", ["7"])
+
+
 async def test_a_stream_ends_with_what_is_asked(journal: Any) -> None:
     async with start(Bank().agent(), "Pay.", journal=journal) as live:
         kinds = [event.kind async for event in live]

@@ -18,8 +18,9 @@ from upshot.contract.base.words import call_words
 from upshot.contract.effects import EffectLedger, id_without_key, ledger_of
 from upshot.contract.error import AgentError
 from upshot.contract.events import QuestionAnswered, QuestionAsked
-from upshot.contract.pending import PendingEffect
+from upshot.contract.pending import Pending, PendingEffect
 from upshot.contract.tool_calls import ToolFailure, ToolRecord, ToolTimeout
+from upshot.journal.shared import shared_journal
 from upshot.runs.engine_api.exceptions import Failed, Parked
 from upshot.runs.run_context import RunContext
 from upshot.state.child_runs import told_apart
@@ -134,6 +135,25 @@ async def find_settled(context: RunContext) -> None:
     spent = [one for one in state.children.values() if one is not None and not one.is_final]
     inside = [pending for one in spent for pending in one.pending]
     tools.doubts = told_apart((*calls, *state.waits.values(), *inside))
+
+
+async def make_due_if_settled(context: RunContext, pending: Sequence[Pending]) -> None:
+    """Make a run due that has just parked, if an effect it asks about was settled meanwhile.
+
+    A settlement makes those runs due whose questions are stored. A fork asks about an effect of
+    another run, so one that comes between its last look and its park does not find it.
+    """
+    journal = context.plan.journal
+    ledger, shared = ledger_of(journal), None if journal is None else shared_journal(journal)
+    if ledger is None or shared is None or context.parent is not None:
+        return
+    for one in pending:
+        if not isinstance(one, PendingEffect):
+            continue
+        entry = await ledger.effect(one.id)
+        if entry is not None and entry.settled is not None:
+            await shared.make_due(context.info.run_id, "settled")
+            return
 
 
 def park_again(context: RunContext) -> None:
