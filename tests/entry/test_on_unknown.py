@@ -455,6 +455,17 @@ async def test_a_fork_asks_about_the_effect_that_it_has(journal: Any) -> None:
     assert bank.paid == ["7"]
 
 
+async def test_calls_of_two_runs_with_one_id_are_told_apart(journal: Any) -> None:
+    # The first was found not to have paid; a call of another run, of the same id, has paid since.
+    first, asked = await parked(Bank(), journal)
+    await journal.settle_effect(asked.id, Settlement(effect=Effect.NONE, by="ann"))
+    second, again = await parked(Bank(), journal)
+    assert (again.id, again.call_id) == (asked.id, asked.call_id)
+    await journal.settle_effect(asked.id, Settlement(effect=Effect.APPLIED, by="bob"))
+    results = [await resume(id, Bank().agent(), journal=journal) for id in (first, second)]
+    assert [one.tool_outcomes[0].effect for one in results] == ["none", "applied"]
+
+
 async def test_a_fork_whose_effect_is_settled_while_it_parks_goes_on_by_a_worker(
     journal: Any,
 ) -> None:

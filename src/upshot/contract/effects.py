@@ -125,6 +125,16 @@ class EffectEntry(Value, frozen=True, kw_only=True, metaclass=CheckedMeta):
         """Return whether this is the last call made for the effect."""
         return (self.run_id, self.call_id) == (run_id, call_id)
 
+    def is_made_by(self, call_id: str, idempotency_key: str) -> bool:
+        """Return whether the last call made for the effect is this one, in its run or in a fork.
+
+        The idempotency key tells calls apart that have one id in two runs or two attempts; rows
+        whose log is gone have none.
+        """
+        if self.idempotency_key and idempotency_key:
+            return self.idempotency_key == idempotency_key
+        return self.call_id == call_id
+
     def is_free(self, now: datetime, keep_s: float | None) -> bool:
         """Return whether a call may make it: it did not happen, or its key was kept long enough."""
         if self.state == "none" or keep_s is None or self.ended_at is None:

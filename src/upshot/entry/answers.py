@@ -274,7 +274,9 @@ async def is_settled(past: RunState, journal: Journal) -> bool:
         if ledger is not None and isinstance(asked, PendingEffect):
             entry = await ledger.effect(bare_id(asked))
             # Another call may have made the effect since this one was settled.
-            if entry is not None and (entry.settled or entry.call_id != asked.call_id):
+            if entry is None:
+                continue
+            if entry.settled or not entry.is_made_by(asked.call_id, asked.idempotency_key):
                 return True
     return False
 

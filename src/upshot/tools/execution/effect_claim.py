@@ -216,7 +216,7 @@ async def recheck(
 
 def _is_about(entry: EffectEntry, record: ToolRecord) -> bool:
     """Whether the effect's last call is the call of *record*; forks share the entry."""
-    return entry.call_id == record.call_id
+    return entry.is_made_by(record.call_id, record.idempotency_key)
 
 
 async def _settle(state: ToolboxState, call: CallState, entry: EffectEntry) -> Settlement | None:
