@@ -72,7 +72,7 @@ from upshot.runs.services.hooks import (
 )
 from upshot.runs.services.model_caller import count_conversation
 from upshot.runs.services.run_tools import take_up
-from upshot.runs.services.unknown_effects import find_settled, make_due_if_settled
+from upshot.runs.services.unknown_effects import find_settled, store_end
 from upshot.state.board import Board
 from upshot.state.child_runs import step_of
 from upshot.state.run_state import RunState
@@ -731,9 +731,7 @@ class Session:
         cue = WAITS if released is not None or self._result.status is _PARKED else CLOSED
         try:
             context.recorder.emit(released or RunSettled(result=self._result))
-            await context.recorder.barrier()
-            if self._result.pending:
-                await make_due_if_settled(context, self._result.pending)
+            await store_end(context, self._result.pending)
         except JournalError as error:
             # Watchers are still notified.
             cue = self._recover_from(error)

@@ -137,12 +137,15 @@ async def find_settled(context: RunContext) -> None:
     tools.doubts = told_apart((*calls, *state.waits.values(), *inside))
 
 
-async def make_due_if_settled(context: RunContext, pending: Sequence[Pending]) -> None:
-    """Make a run due that has just parked, if an effect it asks about was settled meanwhile.
+async def store_end(context: RunContext, pending: Sequence[Pending]) -> None:
+    """Wait until a session's end is on disk; make its run due if what it asks is settled by now.
 
     A settlement makes those runs due whose questions are stored. A fork asks about an effect of
     another run, so one that comes between its last look and its park does not find it.
     """
+    await context.recorder.barrier()
+    if not pending:
+        return
     journal = context.plan.journal
     ledger, shared = ledger_of(journal), None if journal is None else shared_journal(journal)
     if ledger is None or shared is None or context.parent is not None:
