@@ -64,7 +64,7 @@ async def test_a_run_under_way_is_recorded_to_its_end() -> None:
 def test_another_choice_for_the_same_providers_is_misuse(
     sight: Sight, other: dict[str, Any]
 ) -> None:
-    with pytest.raises(Misuse, match="already instrumented with prefix='flatagents' and content=False"):
+    with pytest.raises(Misuse, match="instrumented with prefix='flatagents' and content=False"):
         instrument(tracer_provider=sight.tracers, meter_provider=sight.meters, **other)
 
 
