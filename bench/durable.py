@@ -106,7 +106,7 @@ async def _measure(
     ours = await SqliteJournal.open(os.path.join(folder, f"ours-{steps}.db"))
     raw = os.path.join(folder, f"raw-{steps}.db")
     writer = Writer(raw)
-    await writer.open(lambda: FileCommitter(open_database(raw), writer.lease, writer.tell_held))
+    await writer.open(lambda: FileCommitter(open_database(raw), writer.lease, writer.report_held))
     spent: list[list[float]] = [[], [], [], []]
     with closing(open_database(os.path.join(folder, f"plain-{steps}.db"))) as connection:
         for number in range(ROUNDS + 1):

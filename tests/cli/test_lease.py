@@ -9,7 +9,13 @@ from pathlib import Path
 import pytest
 
 from tests.cli import test_process
-from tests.cli.test_process import JOURNAL, finished, logged_calls, said_in, started_and_waiting
+from tests.cli.test_process import (
+    JOURNAL,
+    finished,
+    logged_calls,
+    started_and_waiting,
+    user_sayings,
+)
 from upshot.cli.report import status_words
 from upshot.journal import LeaseHolder
 from upshot.journal.lease_holder import this_process
@@ -19,16 +25,16 @@ folder = test_process.folder
 
 def test_a_run_in_another_living_process_is_shown_and_left_to_it(folder: Path) -> None:
     process = started_and_waiting(folder)
-    _, listed, _ = said_in(folder, "runs", *JOURNAL)
+    _, listed, _ = user_sayings(folder, "runs", *JOURNAL)
     assert f"running (process {process.pid})" in listed
-    _, shown, _ = said_in(folder, "show", "last", *JOURNAL)
+    _, shown, _ = user_sayings(folder, "show", "last", *JOURNAL)
     assert shown.splitlines()[0].endswith(f"running (process {process.pid})")
-    code, out, err = said_in(folder, "resume", "last", *JOURNAL)
+    code, out, err = user_sayings(folder, "resume", "last", *JOURNAL)
     assert (code, out) == (2, "")
     assert err.count("\n") == 1
     assert f"is being worked on by process {process.pid} on this machine" in err
     assert "--take-over" in err
-    code, _, err = said_in(folder, "approve", "last", "--all", *JOURNAL)
+    code, _, err = user_sayings(folder, "approve", "last", "--all", *JOURNAL)
     assert (code, err) == (
         2,
         f"upshot: run run-1 waits for no answer: it is running (process {process.pid})\n",
@@ -36,7 +42,7 @@ def test_a_run_in_another_living_process_is_shown_and_left_to_it(folder: Path) -
     (folder / "go.txt").touch()
     code, out, _ = finished(process)
     assert (code, out) == (0, "Noted one and two.\n")
-    assert said_in(folder, "show", "last", *JOURNAL)[1].splitlines()[0].endswith("  completed")
+    assert user_sayings(folder, "show", "last", *JOURNAL)[1].splitlines()[0].endswith("  completed")
 
 
 def test_a_run_is_taken_over_where_that_is_asked_for(folder: Path) -> None:
@@ -45,7 +51,7 @@ def test_a_run_is_taken_over_where_that_is_asked_for(folder: Path) -> None:
     asyncio.run(logged_calls(folder / "runs.db", at_least=2))
     process.send_signal(signal.SIGSTOP)
     (folder / "go.txt").touch()
-    code, out, _ = said_in(folder, "resume", "last", "--take-over", *JOURNAL)
+    code, out, _ = user_sayings(folder, "resume", "last", "--take-over", *JOURNAL)
     assert (code, out) == (0, "Noted one and two.\n")
     process.send_signal(signal.SIGCONT)
     code, _, err = finished(process)
@@ -58,7 +64,7 @@ def test_an_empty_file_is_no_journal_and_stays_empty(tmp_path: Path, command: st
     empty = tmp_path / "empty.txt"
     empty.touch()
     more = {"runs": [], "fork": ["last", "--at", "1"]}.get(command, ["last"])
-    code, out, err = said_in(tmp_path, command, *more, "--journal", "empty.txt")
+    code, out, err = user_sayings(tmp_path, command, *more, "--journal", "empty.txt")
     assert (code, out) == (2, "")
     assert "empty.txt is not a journal: it is empty" in err
     assert empty.read_bytes() == b""

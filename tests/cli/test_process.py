@@ -114,7 +114,7 @@ async def logged_calls(path: Path, *, at_least: int) -> None:
     pytest.fail("the outcomes were never written")
 
 
-def said_in(folder: Path, *arguments: str) -> tuple[int, str, str]:
+def user_sayings(folder: Path, *arguments: str) -> tuple[int, str, str]:
     return finished(spawn(*arguments, folder=folder))
 
 
@@ -123,7 +123,7 @@ def test_a_killed_run_is_resumed_and_no_finished_call_is_made_again(folder: Path
     asyncio.run(logged_calls(folder / "runs.db", at_least=2))
     process.send_signal(signal.SIGKILL)
     finished(process)
-    code, out, _ = said_in(folder, "show", "run-1", *JOURNAL)
+    code, out, _ = user_sayings(folder, "show", "run-1", *JOURNAL)
     assert code == 0
     assert out.splitlines()[0].endswith("  died")
     # From another folder: the tools' relative paths still count from where it was started.
@@ -131,9 +131,9 @@ def test_a_killed_run_is_resumed_and_no_finished_call_is_made_again(folder: Path
     elsewhere.mkdir()
     (folder / "go.txt").touch()
     where = ("--journal", str(folder / "runs.db"))
-    assert said_in(elsewhere, "resume", "last", *where) == (0, "Noted one and two.\n", "")
+    assert user_sayings(elsewhere, "resume", "last", *where) == (0, "Noted one and two.\n", "")
     assert (folder / "notes.txt").read_text("utf-8") == "one\ntwo\n"
-    _, out, _ = said_in(folder, "show", "run-1", *JOURNAL)
+    _, out, _ = user_sayings(folder, "show", "run-1", *JOURNAL)
     assert out.splitlines()[0] == "run-1  waiter  completed"
     assert "in 2 sessions" in out
 
@@ -153,11 +153,11 @@ def test_after_ctrl_c_it_is_said_how_to_go_on_and_that_works(folder: Path) -> No
     process = started_and_waiting(folder)
     process.send_signal(signal.SIGINT)
     finished(process)
-    code, _, err = said_in(folder, "resume", "run-1", *JOURNAL)
+    code, _, err = user_sayings(folder, "resume", "run-1", *JOURNAL)
     assert code == 4
     (resume,) = re.findall(r"continue from there: upshot (.*)\n", err)
     assert resume.split()[:2] == ["resume", "run-1"]
-    assert said_in(folder, *resume.split())[:2] == (0, "Noted one and two.\n")
+    assert user_sayings(folder, *resume.split())[:2] == (0, "Noted one and two.\n")
     # What was done before the stop is not done again.
     assert (folder / "notes.txt").read_text("utf-8") == "one\ntwo\n"
 
@@ -176,7 +176,7 @@ def test_ctrl_c_twice_cancels_at_once(folder: Path) -> None:
 
 def test_a_reader_who_leaves_is_no_error(folder: Path) -> None:
     (folder / "go.txt").touch()
-    assert said_in(folder, *RUN, *JOURNAL)[0] == 0
+    assert user_sayings(folder, *RUN, *JOURNAL)[0] == 0
     with spawn("show", "run-1", *JOURNAL, folder=folder) as process:
         assert process.stdout is not None
         assert process.stderr is not None
@@ -187,7 +187,7 @@ def test_a_reader_who_leaves_is_no_error(folder: Path) -> None:
 
 def test_an_output_that_cannot_be_written_is_told_in_one_sentence(folder: Path) -> None:
     (folder / "go.txt").touch()
-    assert said_in(folder, *RUN, *JOURNAL)[0] == 0
+    assert user_sayings(folder, *RUN, *JOURNAL)[0] == 0
     show = [sys.executable, "-m", "upshot", "show", "run-1", *JOURNAL]
     with open("/dev/full", "wb") as full:
         done = subprocess.run(
@@ -255,7 +255,7 @@ def test_the_simulator_is_served_until_it_is_told_to_stop(folder: Path) -> None:
     url = json.loads(process.stdout.readline())["base_url"]
     (folder / "go.txt").touch()
     asked = ("run", "agent.py", "hi", "--model", "openai:any", "--base-url", url)
-    code, out, _ = said_in(folder, *asked, "--journal", "memory:", "--json")
+    code, out, _ = user_sayings(folder, *asked, "--journal", "memory:", "--json")
     assert (code, json.loads(out)["content"]) == (0, "Noted one and two.")
     process.send_signal(signal.SIGINT)
     assert finished(process) == (0, "", "")
@@ -264,7 +264,7 @@ def test_the_simulator_is_served_until_it_is_told_to_stop(folder: Path) -> None:
 def test_ctrl_c_at_a_prompt_leaves_and_nothing_is_answered(folder: Path) -> None:
     (folder / "ask.py").write_text(ASKING, "utf-8")
     asked = ("run", "ask.py", "Hi.", "--run-id", "run-1", *JOURNAL)
-    assert said_in(folder, *asked)[0] == 3
+    assert user_sayings(folder, *asked)[0] == 3
     ours, theirs = pty.openpty()
     process = watched(
         subprocess.Popen(
@@ -291,7 +291,7 @@ def test_ctrl_c_at_a_prompt_leaves_and_nothing_is_answered(folder: Path) -> None
     assert process.poll() == 4
     os.close(ours)
     assert b"Traceback" not in said
-    _, out, _ = said_in(folder, "show", "run-1", *JOURNAL, "--json")
+    _, out, _ = user_sayings(folder, "show", "run-1", *JOURNAL, "--json")
     assert json.loads(out)["status"] == "input_required"
 
 

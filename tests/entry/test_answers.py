@@ -125,7 +125,7 @@ async def test_an_answer_is_kept_without_the_secrets_in_it(journal: Any) -> None
     parked = await run(agent, Request("?", run_id="r"), **more)
     key = Answer(parked.pending[0].id, "it is hunter2-hunter2")
     await resume("r", agent, answers=[key], **more)
-    (kept,) = await journal.wishes("r")
+    (kept,) = await journal.placed_answers("r")
     assert "hunter2" not in str(kept)
     assert seen == ["it is hunter2-hunter2"]
 
@@ -183,7 +183,7 @@ async def test_answers_go_with_their_run(journal: Any) -> None:
     item = await till.park(journal)
     await answer("r", [item.approve()], journal=journal)
     await journal.remove_runs(["r"])
-    assert await journal.wishes("r") == []
+    assert await journal.placed_answers("r") == []
 
 
 class Own:

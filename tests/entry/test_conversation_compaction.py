@@ -35,7 +35,7 @@ from upshot.contract.protocols import StreamItem
 from upshot.entry.resume import read_past
 from upshot.journal import MemoryJournal
 from upshot.runs.run_context import current_run
-from upshot.runs.services.run_tools import said_in
+from upshot.runs.services.run_tools import user_sayings
 
 SOURCE = Path(__file__).resolve().parents[2] / "src"
 
@@ -174,7 +174,7 @@ async def test_what_the_user_said_vouches_after_it_was_replaced() -> None:
         def before_model(self, info: Any, request: Any) -> None:
             link = current_run.get()
             assert link is not None
-            heard[:] = [saying.text for saying in said_in(link.context)]
+            heard[:] = [saying.text for saying in user_sayings(link.context)]
 
     for number in range(8):
         agent = talker(model, counted, deciders=[Listener()])

@@ -33,7 +33,7 @@ from upshot.entry.resume import read_past
 from upshot.errors import JournalError
 from upshot.journal import MemoryJournal
 from upshot.runs.run_context import current_run
-from upshot.runs.services.run_tools import said_in
+from upshot.runs.services.run_tools import user_sayings
 
 
 class Shop:
@@ -332,7 +332,7 @@ async def test_what_the_user_said_in_earlier_turns_vouches(journal: Any) -> None
     async def look(run: Any, host: Any, board: Any) -> str:
         link = current_run.get()
         assert link is not None
-        seen.append([(one.text, one.source) for one in said_in(link.context)])
+        seen.append([(one.text, one.source) for one in user_sayings(link.context)])
         return "done"
 
     told = [Message("user", "I am Ada."), Message("assistant", "Hello.")]

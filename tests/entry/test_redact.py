@@ -96,7 +96,7 @@ async def everything(journal: Any) -> bytes:
             encode(event) async for event, _ in states(journal.events(one.run_id), seeds=seeds)
         ]
         said += [encode(kept) for kept in await journal.notes(one.run_id)]
-        said += [encode(wish) for wish in await journal.wishes(one.run_id)]
+        said += [encode(wish) for wish in await journal.placed_answers(one.run_id)]
     said += [encode(one) for one in await journal.conversations()]
     said += [encode(await journal.conversation(one.id)) for one in await journal.conversations()]
     return b"\n".join(said)

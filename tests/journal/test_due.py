@@ -29,7 +29,7 @@ from upshot.contract.agent_spec import AgentSpec
 from upshot.errors import Misuse
 from upshot.journal import MemoryJournal, SqliteJournal, open_journal
 from upshot.journal.run_list import PHASES
-from upshot.journal.shared import Submission, Wish
+from upshot.journal.shared import PlacedAnswer, Submission
 from upshot.journal.sqlite.salvage import salvage_file
 
 NOW = datetime(2026, 11, 22, tzinfo=UTC)
@@ -182,10 +182,12 @@ async def test_a_run_is_not_submitted_under_the_id_of_another_one(journal: Any) 
 async def test_an_answer_to_a_parked_run_makes_it_due(journal: Any) -> None:
     await write(journal, started(), settled("r", 2, Status.INPUT_REQUIRED))
     assert await due(journal) == []
-    wish = Wish(run_id="r", item="a", answer=Answer("q", "yes"), at=NOW)
-    await journal.place_wish(wish)
+    wish = PlacedAnswer(run_id="r", item="a", answer=Answer("q", "yes"), at=NOW)
+    await journal.place_answer(wish)
     assert await due(journal) == []
-    await journal.place_wish(Wish(run_id="r", item="b", answer=wish.answer, at=NOW), seq=2)
+    await journal.place_answer(
+        PlacedAnswer(run_id="r", item="b", answer=wish.answer, at=NOW), seq=2
+    )
     assert await due(journal) == [("r", "answered")]
 
 
@@ -193,8 +195,8 @@ async def test_an_answer_to_a_child_run_makes_its_root_due(journal: Any) -> None
     await write(journal, started("root"), settled("root", 2, Status.INPUT_REQUIRED))
     child = started("child", parent_run_id="root")
     await write(journal, child, settled("child", 2, Status.INPUT_REQUIRED))
-    wish = Wish(run_id="child", item="a", answer=Answer("q", "yes"), at=NOW)
-    await journal.place_wish(wish, seq=2)
+    wish = PlacedAnswer(run_id="child", item="a", answer=Answer("q", "yes"), at=NOW)
+    await journal.place_answer(wish, seq=2)
     assert await due(journal) == [("root", "answered")]
 
 
@@ -202,8 +204,8 @@ async def test_an_answer_makes_a_run_due_whose_parent_has_ended(journal: Any) ->
     await write(journal, started("first"), settled("first", 2, Status.COMPLETED))
     second = started("second", parent_run_id="first")
     await write(journal, second, settled("second", 2, Status.INPUT_REQUIRED))
-    wish = Wish(run_id="second", item="a", answer=Answer("q", "yes"), at=NOW)
-    await journal.place_wish(wish, seq=2)
+    wish = PlacedAnswer(run_id="second", item="a", answer=Answer("q", "yes"), at=NOW)
+    await journal.place_answer(wish, seq=2)
     assert await due(journal) == [("second", "answered")]
 
 
@@ -253,8 +255,8 @@ async def test_salvage_saves_what_was_submitted_and_answered(tmp_path: Path) -> 
     await journal.submit(submission("queued", key="k"))
     await journal.submit(submission("broken"))
     await write(journal, started(), settled("r", 2, Status.INPUT_REQUIRED))
-    wish = Wish(run_id="r", item="a", answer=Answer("q", "yes"), at=NOW)
-    await journal.place_wish(wish, seq=2)
+    wish = PlacedAnswer(run_id="r", item="a", answer=Answer("q", "yes"), at=NOW)
+    await journal.place_answer(wish, seq=2)
     await journal.aclose()
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("UPDATE submissions SET body = 'x' WHERE run_id = 'broken'")
@@ -347,8 +349,10 @@ async def play(journal: Any, steps: list[str]) -> None:
             model.is_held, model.is_due = False, True
         elif step == "answer":
             model.asked += 1
-            wish = Wish(run_id="r", item=str(model.asked), answer=Answer("q", "yes"), at=NOW)
-            assert await journal.place_wish(wish, seq=model.seq) == wish
+            wish = PlacedAnswer(
+                run_id="r", item=str(model.asked), answer=Answer("q", "yes"), at=NOW
+            )
+            assert await journal.place_answer(wish, seq=model.seq) == wish
             model.is_due = True
         elif step == "put off":
             await journal.make_due("r", "later", delay_s=60)

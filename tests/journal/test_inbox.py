@@ -96,10 +96,10 @@ async def folded(journal: Any) -> set[tuple[str, str, str]]:
     found: set[tuple[str, str, str]] = set()
     for run_id, past in pasts.items():
         root = waiting_root(run_id, pasts)
-        wishes = {one.item for one in await journal.wishes(run_id)}
+        placed_answers = {one.item for one in await journal.placed_answers(run_id)}
         for one in past.pending:
             gone = one.run_id or one.id in past.answered or one.id in past.answers
-            if root and not gone and item_of(past, one) not in wishes:
+            if root and not gone and item_of(past, one) not in placed_answers:
                 found.add((root, run_id, one.id))
     return found
 

@@ -20,9 +20,9 @@ from upshot.journal import MemoryJournal, PostgresJournal
 from upshot.journal.postgres.postgres_journal import ServerListener, payload_of
 from upshot.journal.postgres.server import Server
 from upshot.journal.postgres.urls import is_url, shown_place, split_url
-from upshot.journal.shared import Submission, Wish
+from upshot.journal.shared import PlacedAnswer, Submission
 from upshot.journal.sqlite.sqlite_journal import FileListener
-from upshot.journal.watching import DUE, Changes, Listener, of_run, watch, wishes_of
+from upshot.journal.watching import DUE, Changes, Listener, of_run, placed_answers_topic, watch
 
 NOW = datetime(2026, 11, 23, tzinfo=UTC)
 
@@ -106,15 +106,15 @@ async def test_every_change_is_seen_by_another_process(place: Place) -> None:
 async def test_wishes_and_due_runs_wake_another_process(place: Place, change: str) -> None:
     async with opened(place) as (own,), listening(place) as other:
         epoch = await begin(own)
-        topic = wishes_of("r") if change == "wish" else DUE
+        topic = placed_answers_topic("r") if change == "wish" else DUE
         with other.watch(topic) as changes:
             # It listens by now, and nothing else has changed.
             while await changes.changed(0.05):
                 pass
             match change:
                 case "wish":
-                    wish = Wish(run_id="r", item="i", answer=Answer("q", "yes"), at=NOW)
-                    await own.place_wish(wish)
+                    wish = PlacedAnswer(run_id="r", item="i", answer=Answer("q", "yes"), at=NOW)
+                    await own.place_answer(wish)
                 case "submit":
                     await own.submit(Submission(run_id="s", agent_id="a", request=Request("Go.")))
                 case "make_due":

@@ -8,7 +8,7 @@ from typing import Any
 
 from upshot import Event, Journal, Message, ModelResponse, ToolCall, Usage
 from upshot.journal import MemoryJournal
-from upshot.journal.shared import Wish
+from upshot.journal.shared import PlacedAnswer
 from upshot.state.stored_events import states
 
 ADD = ToolCall("call-1", "add", {"a": 1, "b": 2})
@@ -141,9 +141,9 @@ class Raced(MemoryJournal):
         self._go_on(run_id)
         return await super().claim(run_id, cut=cut)
 
-    async def place_wish(self, wish: Wish, *, seq: int = 0) -> Wish | None:
+    async def place_answer(self, wish: PlacedAnswer, *, seq: int = 0) -> PlacedAnswer | None:
         self._go_on(wish.run_id)
-        return await super().place_wish(wish, seq=seq)
+        return await super().place_answer(wish, seq=seq)
 
     def _go_on(self, run_id: str) -> None:
         if run_id == self._at:

@@ -193,10 +193,10 @@ class Says:
 class Told:
     """Keeps a run's own events, and does to it what is wished, when its time has come."""
 
-    def __init__(self, wishes: list[tuple[int, str]]) -> None:
+    def __init__(self, placed_answers: list[tuple[int, str]]) -> None:
         self.events: list[Any] = []
         self._seen = 0
-        self._wishes = sorted(wishes)
+        self._wishes = sorted(placed_answers)
 
     async def watch(self, live: Any) -> None:
         async for event in live:
@@ -214,14 +214,14 @@ class Told:
 @examples(150)
 @given(
     steps=st.lists(STEPS, max_size=6),
-    wishes=st.lists(OUTSIDE, max_size=2),
+    placed_answers=st.lists(OUTSIDE, max_size=2),
     hooks=st.lists(BROKEN, max_size=2),
     verdicts=VERDICTS,
     limits=st.tuples(st.integers(1, 3), st.integers(0, 3)),
 )
 async def test_no_sequence_of_events_leaves_the_life_or_loses_the_result(
     steps: list[Any],
-    wishes: list[tuple[int, str]],
+    placed_answers: list[tuple[int, str]],
     hooks: list[tuple[str, str, bool]],
     verdicts: list[str],
     limits: tuple[int, int],
@@ -236,7 +236,7 @@ async def test_no_sequence_of_events_leaves_the_life_or_loses_the_result(
     for place, what, is_async in hooks:
         for name, value in PLACES[place][0](raiser(what, is_async=is_async)).items():
             options[name] = [*options.get(name, ()), *value] if isinstance(value, list) else value
-    witness, journal, told = Witness(), Ordered(), Told(wishes)
+    witness, journal, told = Witness(), Ordered(), Told(placed_answers)
     options["observers"] = [witness, *options.get("observers", ())]
     model = ScriptedModel(["Hi."] * 20)
     agent = Agent("a", engine=Do(work), model=model)

@@ -85,7 +85,7 @@ class _Nothing:
 class Pushing(MemoryJournal):
     """Gives out all checks, to whoever asks."""
 
-    async def take_checks(self, names: Collection[str], *, limit: int, for_s: float) -> Any:
+    async def claim_checks(self, names: Collection[str], *, limit: int, for_s: float) -> Any:
         return await self.effects()
 
 

@@ -154,7 +154,7 @@ class EngineCalls:
         for record in self._run.earlier_records:
             key = record.call_id, record.tool_name
             self._known.setdefault(key, deque()).append(record.outcome)
-        _, self._earlier = self._run.take_left_over()
+        _, self._earlier = self._run.pop_left_over()
 
     async def ask(
         self,

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from upshot.contract.base.checks import nearest
 from upshot.contract.base.structs import JsonObject
 from upshot.contract.protocols import Journal, RunSummary
-from upshot.entry.answers import open_wishes
+from upshot.entry.answers import unlogged_answers
 from upshot.entry.resume import with_settlements
 from upshot.errors import Misuse
 from upshot.journal.opening import SQLITE_MEMORY
@@ -147,7 +147,7 @@ async def read_activity(journal: Journal, run_id: str) -> Activity:
     if activity.result is not None:
         activity.result = await with_settlements(activity.result, journal)
     # Answers that were placed and that no session has read yet.
-    for wish in await open_wishes(activity.state, run_id, journal):
+    for wish in await unlogged_answers(activity.state, run_id, journal):
         event = answered(wish.answer, activity.state)
         activity.add(replace(event, run_id=run_id, seq=activity.state.seq))
     return activity

@@ -259,7 +259,7 @@ class EffectLedger(Protocol):
         """Return the outcome of an entry's call; None if it is not available."""
         ...
 
-    async def take_checks(
+    async def claim_checks(
         self, names: Collection[str], *, limit: int, for_s: float
     ) -> Sequence[EffectEntry]:
         """Claim unknown effects that ``verify`` should check now, the longest due first.

@@ -22,7 +22,7 @@ from upshot.contract.message import Message
 from upshot.contract.result import AgentResult
 from upshot.engines.loop import LoopEngine
 from upshot.errors import Misuse, RunFailed
-from upshot.native.returned import result_of_exception, told_error
+from upshot.native.returned import reported_error, result_of_exception
 from upshot.runs.engine_api.run_host import RunHost
 from upshot.runs.engine_api.run_view import Run
 
@@ -53,7 +53,7 @@ def ask_about(item: Json, text: str) -> str:
 
 def read_failure(exception: Exception) -> AgentResult[Any] | None:
     """Return the failure that *exception* reports; None if it is a bug."""
-    if isinstance(exception, RunFailed) or told_error(exception) is not None:
+    if isinstance(exception, RunFailed) or reported_error(exception) is not None:
         return result_of_exception(exception)
     return None
 

@@ -288,7 +288,7 @@ class _Turns:
             # The request to stop came during the model call or while parked: start no call.
             tools.cancel(running=False)
         # Only once, because a later reply may use the same ids.
-        settled, earlier = ({}, None) if self._is_again else run.take_left_over()
+        settled, earlier = ({}, None) if self._is_again else run.pop_left_over()
         outcomes = [settled[call.id] for call in calls if call.id in settled] if settled else []
         fresh = [call for call in calls if call.id not in settled] if settled else calls
         # A cancelled dispatch returns nothing; the outcomes are then found in the records.

@@ -42,11 +42,11 @@ from upshot.contract.pending import (
 )
 from upshot.contract.protocols import Journal
 from upshot.contract.tool_calls import Settlement
-from upshot.entry.resume import read_on, read_past
+from upshot.entry.resume import fold_new_events, read_past
 from upshot.entry.run_lease import is_at_work, taken
 from upshot.errors import JournalError, Misuse
 from upshot.journal.opening import open_journal
-from upshot.journal.shared import SharedJournal, Wish, needs_shared, shared_journal
+from upshot.journal.shared import PlacedAnswer, SharedJournal, needs_shared, shared_journal
 from upshot.runs.plan import Where
 from upshot.runs.recorder import Recorder
 from upshot.runs.redaction import Redaction, lift_secrets, marks_for, name_marks
@@ -177,7 +177,7 @@ async def _store_answer(
         if _is_effect(wait):
             return await _settle_effect(answer, wait, ledger)
     item = wait.item if isinstance(answer, Answer) else answer.digest
-    kept = await keeper.wishes(wait.run_id)
+    kept = await keeper.placed_answers(wait.run_id)
     # A closed question's item is not known, so match by id.
     is_over = wait.is_question and wait.closed
     same = [w for w in kept if w.item == item or (is_over and _id_of(w.answer) == wait.id)]
@@ -189,10 +189,10 @@ async def _store_answer(
             raise Misuse(f"run {wait.outer_id or wait.run_id} does not wait for answers now")
         if is_at_work(wait.run_id, journal):
             return None
-        wish = Wish(
+        wish = PlacedAnswer(
             run_id=wait.run_id, item=item, answer=_bind(answer, wait), at=SYSTEM_CLOCK.now()
         )
-        standing = await keeper.place_wish(wish, seq=wait.seq)
+        standing = await keeper.place_answer(wish, seq=wait.seq)
     if standing is None or standing.answer == _bind(answer, wait):
         return standing and Taken(answer=answer)
     return Outdated(
@@ -251,20 +251,20 @@ def _outdated_by(answer: Answer, known: Settlement) -> Outdated:
     )
 
 
-def _preceded_message(answer: AnyAnswer, standing: Wish) -> str:
+def _preceded_message(answer: AnyAnswer, standing: PlacedAnswer) -> str:
     what = "question" if isinstance(answer, Answer) else "call"
     by = f" by {standing.answer.by}" if standing.answer.by else ""
     return _late_message(answer, f"{what} {_id_of(answer)} was answered before{by}")
 
 
-async def open_wishes(past: RunState, run_id: str, journal: Journal) -> list[Wish]:
+async def unlogged_answers(past: RunState, run_id: str, journal: Journal) -> list[PlacedAnswer]:
     """Return the answers to open questions of a run that are stored but not yet in its log."""
     keeper = shared_journal(journal)
     if keeper is None or past.ended or not (past.asked or past.waits):
         return []
     waits = [one for one in _waits_of(past, run_id) if not (one.closed or one.has_answer)]
     items = {wait.item for wait in waits}
-    return [wish for wish in await keeper.wishes(run_id) if wish.item in items]
+    return [wish for wish in await keeper.placed_answers(run_id) if wish.item in items]
 
 
 async def is_settled(past: RunState, journal: Journal) -> bool:
@@ -281,7 +281,7 @@ async def is_settled(past: RunState, journal: Journal) -> bool:
     return False
 
 
-async def take_answers(
+async def route_answers(
     answers: Sequence[AnyAnswer],
     past: RunState,
     run_id: str,
@@ -338,15 +338,15 @@ async def _merge_answers(
             continue
         item = wait.item
         shown = redaction.write(answer)
-        wish = Wish(run_id=run_id, item=item, answer=shown, at=SYSTEM_CLOCK.now())
-        standing = await keeper.place_wish(wish)
+        wish = PlacedAnswer(run_id=run_id, item=item, answer=shown, at=SYSTEM_CLOCK.now())
+        standing = await keeper.place_answer(wish)
         if standing is None or standing.answer == shown:
             settled[item] = answer
         else:
             outdated.append(_preceded_message(answer, standing))
     read = lift_secrets(secrets, hides_others=False)
     read(past.started)
-    for wish in await open_wishes(past, run_id, journal):
+    for wish in await unlogged_answers(past, run_id, journal):
         lifted = read(ApprovalAnswered(answer=wish.answer))
         assert isinstance(lifted, ApprovalAnswered)
         settled.setdefault(wish.item, lifted.answer)
@@ -596,7 +596,7 @@ async def _waits_inside(
         if spent is not None and spent.is_final and not ended:
             continue
         inner = RunState()
-        await read_on(inner, child, journal)
+        await fold_new_events(inner, child, journal)
         # A child run that had not ended when its parent was forked runs again.
         if inner.started is None or inner.started.parent_run_id in origins:
             continue

@@ -168,7 +168,7 @@ class HandoffChain(msgspec.Struct, kw_only=True):
             # explicitly.
             self.budget = _remaining_budget(self.budget, result)
 
-    def sum_up(self, result: AgentResult[Any]) -> AgentResult[Any]:
+    def with_totals(self, result: AgentResult[Any]) -> AgentResult[Any]:
         """Return the last result with the path, and the usage and effects of all runs."""
         cost = Cost.of_calls(self.costs)
         state = {**result.state, "path": list(self.path)}
@@ -186,10 +186,10 @@ class HandoffChain(msgspec.Struct, kw_only=True):
         """Return the last result, already added; it says so if its handoff was not followed."""
         event = result.handoff
         if event is None or not result.success:
-            return self.sum_up(result)
+            return self.with_totals(result)
         if fault := self.fault(event.to_agent_id):
-            return self.sum_up(_too_deep(result, fault, self.max_depth, len(self.path)))
-        return self.sum_up(_unknown(result, event, has_log=has_log))
+            return self.with_totals(_too_deep(result, fault, self.max_depth, len(self.path)))
+        return self.with_totals(_unknown(result, event, has_log=has_log))
 
     def fault(self, agent_id: str) -> str:
         """Return why the request must not go to *agent_id*, or "" if it may."""

@@ -16,7 +16,7 @@ from upshot.contract.model_calls import Request
 from upshot.contract.protocols import Journal
 from upshot.contract.result import AgentResult
 from upshot.entry.planning import plan_again, secrets_of, to_agent
-from upshot.entry.resume import read_on, read_past
+from upshot.entry.resume import fold_new_events, read_past
 from upshot.entry.session_setup import typed
 from upshot.errors import Misuse
 from upshot.journal.memory_journal import MemoryJournal
@@ -145,7 +145,7 @@ async def _result_of(
     run_id: str, journal: Journal, secrets: Sequence[str]
 ) -> AgentResult[Json] | None:
     past = RunState()
-    await read_on(past, run_id, journal, secrets=secrets)
+    await fold_new_events(past, run_id, journal, secrets=secrets)
     return result_of(past)
 
 

@@ -71,7 +71,7 @@ _MAX_NAMED = 1_000
 async def read_past(run_id: str, journal: Journal, *, secrets: Sequence[str] = ()) -> RunState:
     """Fold the log of a run; raise Misuse if it has none or was redacted."""
     past = RunState()
-    await read_on(past, run_id, journal, secrets=secrets)
+    await fold_new_events(past, run_id, journal, secrets=secrets)
     if past.started is None:
         if await journal.runs(run_id=run_id):
             raise Misuse(f"the journal lists the run {run_id!r}, but has no events of it")
@@ -90,13 +90,13 @@ async def read_begun(run_id: str, journal: Journal) -> RunState:
         Misuse: There is no such run.
     """
     past, shared = RunState(), shared_journal(journal)
-    await read_on(past, run_id, journal)
+    await fold_new_events(past, run_id, journal)
     if past.started is not None or (shared and await shared.submission(run_id)):
         return past
     return await read_past(run_id, journal)
 
 
-async def read_on(
+async def fold_new_events(
     past: RunState, run_id: str, journal: Journal, *, secrets: Sequence[str] = ()
 ) -> None:
     """Fold what was logged since *past* was read, with secrets in place of their marks."""
@@ -155,7 +155,7 @@ async def read_children(past: RunState, journal: Journal) -> None:
         if spent is not None and spent.is_final:
             continue
         child = RunState()
-        await read_on(child, run_id, journal)
+        await fold_new_events(child, run_id, journal)
         # A child run that had not ended when its parent was forked runs again.
         if child.started is not None and child.started.parent_run_id not in origins:
             await read_children(child, journal)

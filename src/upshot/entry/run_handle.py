@@ -16,9 +16,9 @@ from upshot.contract.model_calls import ModelRetried
 from upshot.contract.pending import AnyAnswer, Outdated, Taken
 from upshot.contract.protocols import Journal, Note
 from upshot.contract.result import AgentResult
-from upshot.entry.answers import Allow, NotAsked, answer_run, is_settled, open_wishes
+from upshot.entry.answers import Allow, NotAsked, answer_run, is_settled, unlogged_answers
 from upshot.entry.handoff_loop import following_run, whole_result
-from upshot.entry.resume import read_begun, read_on, with_settlements
+from upshot.entry.resume import fold_new_events, read_begun, with_settlements
 from upshot.entry.session_setup import end_canceled, has_log
 from upshot.entry.stops import place_stop, stop_of
 from upshot.errors import Misuse
@@ -241,10 +241,10 @@ class RunHandle:
         past = RunState()
         with watch(self._journal, of_run(run_id)) as changes:
             while True:
-                await read_on(past, run_id, self._journal)
+                await fold_new_events(past, run_id, self._journal)
                 if _is_parked(past) and await self._is_waiting(past):
                     # Read again: the run may have continued and parked again during that check.
-                    await read_on(past, run_id, self._journal)
+                    await fold_new_events(past, run_id, self._journal)
                     if _is_parked(past):
                         return past.seq
                 if past.ended or not (past.seq or await is_known(run_id, self._journal)):
@@ -259,7 +259,7 @@ class RunHandle:
             return False
         if await is_settled(past, self._journal):
             return False
-        return not await open_wishes(past, run_id, self._journal)
+        return not await unlogged_answers(past, run_id, self._journal)
 
     async def _chain(self) -> list[str]:
         """Return the run and those that its request was handed over to."""

@@ -49,7 +49,7 @@ class RunLease:
     def give(self, session: Session) -> Session:
         """Record *session* as the one that works on the run; return it."""
         self._session = ref(session)
-        self.let_know()
+        self.wake_waiters()
         return session
 
     def lose(self) -> None:
@@ -57,7 +57,7 @@ class RunLease:
         if self._session is not None and (session := self._session()) is not None:
             lose(session)
 
-    def let_know(self) -> None:
+    def wake_waiters(self) -> None:
         """Wake the tasks that wait in ``session``."""
         if self._known is not None:
             self._known.set()
@@ -97,7 +97,7 @@ class RunLease:
         return session.phase not in _FINAL
 
 
-def take_new(run_id: str, journal: InstantJournal) -> RunLease:
+def claim_new_run(run_id: str, journal: InstantJournal) -> RunLease:
     """Claim a new run, whose id is known only here, without waiting."""
     hold = _holds[_place_of(journal, run_id)] = RunLease()
     hold.epoch = journal.begin(run_id)
@@ -109,7 +109,7 @@ def drop(hold: RunLease, run_id: str, journal: Journal) -> None:
     release = getattr(journal, "release", None)
     if hold.epoch and release is not None:
         release(run_id, hold.epoch)
-    hold.let_know()
+    hold.wake_waiters()
     leasing = as_leasing(journal)
     if leasing is not None and leasing.on_lost.get(run_id) == hold.lose:
         del leasing.on_lost[run_id]

@@ -21,7 +21,7 @@ from upshot.contract.pending import AnyAnswer
 from upshot.contract.protocols import Engine, InstantJournal, Journal, as_instant
 from upshot.contract.result import AgentResult
 from upshot.contract.run_control import Compacted
-from upshot.entry.answers import outdated_warnings, sort_answers, take_answers, too_late
+from upshot.entry.answers import outdated_warnings, route_answers, sort_answers, too_late
 from upshot.entry.conversations import (
     check_not_passed,
     claim_again,
@@ -35,22 +35,22 @@ from upshot.entry.planning import plan_again, plan_run, secrets_of, to_agent
 from upshot.entry.resume import (
     check_onward,
     check_unlogged,
+    fold_new_events,
     read_begun,
     read_children,
-    read_on,
     read_past,
     with_settlements,
 )
 from upshot.entry.run_lease import (
     RunLease,
+    claim_new_run,
     drop,
     is_at_work,
     may_be_at_work,
     session_at_work,
-    take_new,
     taken,
 )
-from upshot.entry.stops import place_stop, stop_of, told_kept, watch_stops
+from upshot.entry.stops import place_stop, stop_of, watch_stops, with_stops
 from upshot.errors import Misuse
 from upshot.journal.lease_holder import RunHeld
 from upshot.journal.opening import ends_with_user, open_journal
@@ -79,7 +79,7 @@ async def left_behind(past: RunState, run_id: str, journal: Journal) -> tuple[Ru
     inner, inner_id = past, run_id
     while inner.started is not None and inner.started.parent_run_id:
         outer, outer_id = RunState(), inner.started.parent_run_id
-        await read_on(outer, outer_id, journal)
+        await fold_new_events(outer, outer_id, journal)
         if inner_id not in outer.children:
             # The caller named this parent, or its log is elsewhere.
             return ()
@@ -131,7 +131,7 @@ async def begin(
             session = Session(plan, epoch=hold.epoch)
             if _is_chosen(plan):
                 # Another process may know the run already, and have asked it to stop.
-                await told_kept(session, journal)
+                await with_stops(session, journal)
             yield LiveRun(hold.give(session), watch=watch)
 
 
@@ -165,7 +165,7 @@ async def _run_in_memory(
     journal: InstantJournal, plan: Plan, opened: Callable[[Session], None] | None
 ) -> AgentResult[Any]:
     """Run *plan* to its end; its journal is in memory."""
-    hold = take_new(plan.run_id, journal)
+    hold = claim_new_run(plan.run_id, journal)
     try:
         return await _run_session(hold.give(Session(plan, epoch=hold.epoch)), opened)
     finally:
@@ -294,13 +294,13 @@ async def go_on(
             async with _claim_resumed(past, run_id, opened, take_over=takes) as hold:
                 # The previous holder may have continued the run. Under the lease no other process
                 # appends, so from here on the state matches the log.
-                await read_on(past, run_id, opened, secrets=hidden)
+                await fold_new_events(past, run_id, opened, secrets=hidden)
                 if continue_stopped:
                     past.reopen()
                     await check_not_passed(plan, past, opened)
                 if not past.ended:
                     await check_onward(past, plan)
-                    own, outdated = await take_answers(
+                    own, outdated = await route_answers(
                         answers, past, run_id, opened, secrets=hidden, take_over=take_over
                     )
                     # After the answers: a child run may have ended or parked again by now.
@@ -312,7 +312,7 @@ async def go_on(
                     )
                     plan = replace(plan, warnings=(*told, *outdated_warnings(outdated)))
                     session = Session(plan, past=past, answers=tuple(own), epoch=hold.epoch)
-                    yield LiveRun(hold.give(await told_kept(session, opened)), watch=watch)
+                    yield LiveRun(hold.give(await with_stops(session, opened)), watch=watch)
                     return
         if (result := result_of(past)) is not None:
             result = await with_settlements(result, opened)

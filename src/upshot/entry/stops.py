@@ -70,7 +70,7 @@ def tell(session: Session, stop: Stop) -> None:
         session.interrupt(Interrupt(InterruptCause(stop.cause), stop.detail))
 
 
-async def told_kept(session: Session, journal: Journal) -> Session:
+async def with_stops(session: Session, journal: Journal) -> Session:
     """Return a session that is about to start, after applying earlier requests to it.
 
     A session that continues a stopped run drops those requests instead.

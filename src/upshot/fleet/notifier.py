@@ -22,7 +22,7 @@ from urllib.parse import quote, urlsplit
 from upshot.contract.codec import encode
 from upshot.errors import JournalError, Misuse
 from upshot.fleet.app import App
-from upshot.journal.shared import InboxItem, SharedJournal, Untold, needs_shared
+from upshot.journal.shared import InboxItem, SharedJournal, Unsent, needs_shared
 from upshot.models.aiohttp_transport import AiohttpTransport
 from upshot.models.transport import Timeouts, Transport, TransportError
 
@@ -92,19 +92,19 @@ class Notifier:
         journal = needs_shared(await self._app.open())
         # Reserve them this long; if this process is killed, others send them then.
         kept_s = self._timeout_s + 1
-        found = await journal.take_untold(self._app.agents, limit=_AT_ONCE, for_s=kept_s)
+        found = await journal.pop_unsent(self._app.agents, limit=_AT_ONCE, for_s=kept_s)
         async with asyncio.TaskGroup() as tasks:
             for one in found:
                 tasks.create_task(self._notify(one, journal))
         return len(found)
 
-    async def _notify(self, one: Untold, journal: SharedJournal) -> None:
+    async def _notify(self, one: Unsent, journal: SharedJournal) -> None:
         if not (why_not := await self._send(one.item)):
-            await journal.note_told(one, again_s=None)
+            await journal.mark_sent(one, again_s=None)
             return
         again_s = min(_LONGEST_WAIT_S, 2.0 ** min(one.tries, 10))
         logger.warning("%s was not notified of run %s: %s", self._url, one.item.run_id, why_not)
-        await journal.note_told(one, again_s=again_s)
+        await journal.mark_sent(one, again_s=again_s)
 
     async def _send(self, item: InboxItem) -> str:
         """Send an item; return why it failed, or "" if it was accepted."""

@@ -125,7 +125,7 @@ class Verifier:
         ledger = ledger_of(await self._app.open())
         if ledger is None or not self._names:
             return 0
-        taken = await ledger.take_checks(self._names, limit=_AT_ONCE, for_s=_KEPT_S)
+        taken = await ledger.claim_checks(self._names, limit=_AT_ONCE, for_s=_KEPT_S)
         async with asyncio.TaskGroup() as tasks:
             for entry in taken:
                 tasks.create_task(self._check(entry, ledger))

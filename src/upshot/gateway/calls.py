@@ -44,7 +44,7 @@ from upshot.gateway.config import Config
 from upshot.gateway.link import CannotReach, Link
 from upshot.gateway.peer import Context, Id, Params
 from upshot.journal.shared import SharedJournal, needs_shared
-from upshot.journal.watching import watch, wishes_of
+from upshot.journal.watching import placed_answers_topic, watch
 from upshot.runs.engine_api.exceptions import Parked
 from upshot.runs.engine_api.run_host import RunHost
 from upshot.runs.engine_api.run_view import Run
@@ -288,7 +288,7 @@ class Calls:
                 while (item := _open_item(result)) is not None:
                     answer = await self._answer(run_id, item, elicit, until - loop.time())
                     elicit = None
-                    if answer is None and not await self._shared.wishes(run_id):
+                    if answer is None and not await self._shared.placed_answers(run_id):
                         return _waiting(run_id, item)
                     result = await self._go_on(tool, call, ticket, answer)
         if result.status != Status.COMPLETED or not result.tool_outcomes:
@@ -371,8 +371,8 @@ class Calls:
 
     async def _inbox_answer(self, run_id: str) -> None:
         """Wait until the question was answered in the inbox."""
-        with watch(self.journal, wishes_of(run_id)) as changes:
-            while not await self._shared.wishes(run_id):
+        with watch(self.journal, placed_answers_topic(run_id)) as changes:
+            while not await self._shared.placed_answers(run_id):
                 await changes.changed(1.0)
 
     # -- results

@@ -195,7 +195,7 @@ class Peer:
                 elif message.id is not None:
                     self._begin(message, about, on_request)
                 else:
-                    self._hear(message.method, message.params, on_notify)
+                    self._handle_notification(message.method, message.params, on_notify)
             # A request that waits for this peer never gets its answer now.
             self._fail_pending()
             if self._linger_s and self._tasks:
@@ -295,7 +295,7 @@ class Peer:
         else:
             pending.answer.set_result(message.result or {})
 
-    def _hear(self, method: str, params: Params, on_notify: OnNotify) -> None:
+    def _handle_notification(self, method: str, params: Params, on_notify: OnNotify) -> None:
         """Handle a notification: a cancel, progress of a request, or any other."""
         given = params or {}
         if method == _CANCELLED:

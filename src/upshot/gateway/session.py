@@ -77,7 +77,7 @@ class Session:
         self._front = front
         self._by: str = owner.user or "the client's user"
         self.links: dict[str, Link] = {
-            name: Link(terms, self._asked_back, self._told, config.masks)
+            name: Link(terms, self._asked_back, self._forward_notification, config.masks)
             for name, terms in config.servers.items()
         }
         self.calls: Calls = Calls(config, journal, owner)
@@ -149,7 +149,7 @@ class Session:
             raise MCPError(METHOD_NOT_FOUND, f"the client cannot be asked: {method}")
         return await target.request(method, self.calls.mask(params), context.progress)
 
-    async def _told(self, link: Link, method: str, params: Params) -> None:
+    async def _forward_notification(self, link: Link, method: str, params: Params) -> None:
         """Forward a server's notification to the client."""
         if method == "notifications/tools/list_changed":
             self._is_loaded = False

@@ -42,7 +42,7 @@ def effect_listeners() -> tuple[LedgerListener, ...]:
     return _listeners
 
 
-def tell_settled(entry: EffectEntry, given: Settlement) -> EffectEntry:
+def notify_settled(entry: EffectEntry, given: Settlement) -> EffectEntry:
     """Notify listeners if *given*, and not an earlier answer, settled *entry*; return *entry*."""
     if entry.settled == given:
         for listener in _listeners:

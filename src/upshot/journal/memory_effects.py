@@ -32,7 +32,7 @@ from upshot.journal.effects import (
     state_number,
     wait_for_change,
 )
-from upshot.journal.ledger_listeners import tell_settled
+from upshot.journal.ledger_listeners import notify_settled
 from upshot.journal.watching import EFFECTS, of_effect
 from upshot.state.summary import RUNNING, summary_change
 
@@ -155,12 +155,12 @@ class MemoryEffects:
             waiting.add(entry.run_id)
         for run_id in sorted(waiting):
             self._make_due(self._root_of(run_id), "settled")
-        return tell_settled(self._to_entry(self._effects[id]), settlement)
+        return notify_settled(self._to_entry(self._effects[id]), settlement)
 
-    async def take_checks(
+    async def claim_checks(
         self, names: Collection[str], *, limit: int, for_s: float
     ) -> Sequence[EffectEntry]:
-        """See ``EffectLedger.take_checks``."""
+        """See ``EffectLedger.claim_checks``."""
         self._open()
         now = datetime.now(UTC)
         for kept in [one for one in self._effects.values() if self._is_abandoned(one)]:

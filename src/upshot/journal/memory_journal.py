@@ -74,10 +74,10 @@ from upshot.journal.shared import (
     InboxItem,
     InboxQuery,
     OtherUser,
+    PlacedAnswer,
     Stop,
     Submission,
-    Untold,
-    Wish,
+    Unsent,
     handed_over,
     is_past_key,
     redacted_submission,
@@ -85,7 +85,7 @@ from upshot.journal.shared import (
     tool_of,
     withdrawals_of,
 )
-from upshot.journal.watching import DUE, Changes, Watch, of_run, wishes_of
+from upshot.journal.watching import DUE, Changes, Watch, of_run, placed_answers_topic
 from upshot.state.child_runs import CHAIN_OPTION, TURN_OPTION, Spent, asked_inside, bare_id
 from upshot.state.redacted_events import redacted, with_seed_of
 from upshot.state.run_state import RunState
@@ -515,18 +515,18 @@ class MemoryJournal(MemoryEffects, MemoryNotes):
             runs, lambda one: folded(logs[one].events), without=without, answers=answers
         )
 
-    async def place_wish(self, wish: Wish, *, seq: int = 0) -> Wish | None:
-        """See ``SharedJournal.place_wish``."""
-        log, kept = self._open().get(wish.run_id), self._wishes.setdefault(wish.run_id, {})
-        if wish.item not in kept and seq:
+    async def place_answer(self, answer: PlacedAnswer, *, seq: int = 0) -> PlacedAnswer | None:
+        """See ``SharedJournal.place_answer``."""
+        log, kept = self._open().get(answer.run_id), self._wishes.setdefault(answer.run_id, {})
+        if answer.item not in kept and seq:
             if log is None or len(log.events) != seq:
                 return None
-            self._make_due(self._root_of(wish.run_id), "answered")
-        if wish.item in (asks := self._asks.get(wish.run_id, {})):
-            left = {item: one for item, one in asks.items() if item != wish.item}
-            self._asks[wish.run_id] = left
-        self._changes.tell([wishes_of(wish.run_id)])
-        return kept.setdefault(wish.item, wish)
+            self._make_due(self._root_of(answer.run_id), "answered")
+        if answer.item in (asks := self._asks.get(answer.run_id, {})):
+            left = {item: one for item, one in asks.items() if item != answer.item}
+            self._asks[answer.run_id] = left
+        self._changes.tell([placed_answers_topic(answer.run_id)])
+        return kept.setdefault(answer.item, answer)
 
     def _pop_questions(self, effect_id: str) -> set[str]:
         """Remove the questions about an effect from the inbox; returns the runs that ask them."""
@@ -600,13 +600,13 @@ class MemoryJournal(MemoryEffects, MemoryNotes):
         change = summary_change(events[0]) if events else None
         return change is not None and change.is_inside
 
-    async def take_untold(
+    async def pop_unsent(
         self, agent_ids: Collection[str], *, limit: int, for_s: float
-    ) -> Sequence[Untold]:
-        """See ``SharedJournal.take_untold``."""
+    ) -> Sequence[Unsent]:
+        """See ``SharedJournal.pop_unsent``."""
         self._open()
         now = time.monotonic()
-        taken: list[Untold] = []
+        taken: list[Unsent] = []
         for item in await self.inbox():
             asking = item.pending.run_id or item.run_id
             for question, asked in self._asks[asking].items():
@@ -614,11 +614,11 @@ class MemoryJournal(MemoryEffects, MemoryNotes):
                 is_it = bare_id(asked) == bare_id(item.pending) and at <= now
                 if is_it and item.agent_id in agent_ids and len(taken) < limit:
                     self._notifications[asking, question] = now + for_s, tries + 1
-                    taken.append(Untold(item, asking, question, tries))
+                    taken.append(Unsent(item, asking, question, tries))
         return taken
 
-    async def note_told(self, one: Untold, *, again_s: float | None) -> None:
-        """See ``SharedJournal.note_told``."""
+    async def mark_sent(self, one: Unsent, *, again_s: float | None) -> None:
+        """See ``SharedJournal.mark_sent``."""
         if (key := (one.asking, one.question)) in self._notifications:
             again = math.inf if again_s is None else time.monotonic() + again_s
             self._notifications[key] = again, one.tries + 1
@@ -627,7 +627,7 @@ class MemoryJournal(MemoryEffects, MemoryNotes):
         """See ``SharedJournal.place_stop``."""
         self._open()
         self._stops.setdefault(stop.run_id, {}).setdefault(stop.kind, stop)
-        self._changes.tell([wishes_of(stop.run_id)])
+        self._changes.tell([placed_answers_topic(stop.run_id)])
         self._make_due(self._root_of(stop.run_id), stop.kind)
 
     async def submit(self, new: Submission) -> Submission:

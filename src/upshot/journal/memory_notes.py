@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, TypeVar
 
 from upshot.contract.protocols import Note
-from upshot.journal.shared import MemoryValues, SharedValues, Stop, Wish
+from upshot.journal.shared import MemoryValues, PlacedAnswer, SharedValues, Stop
 
 if TYPE_CHECKING:
     from upshot.journal.memory_log import MemoryLog
@@ -20,7 +20,7 @@ class MemoryNotes:
 
     def __init__(self) -> None:
         # By run, then by question.
-        self._wishes: dict[str, dict[str, Wish]] = {}
+        self._wishes: dict[str, dict[str, PlacedAnswer]] = {}
         self._stops: dict[str, dict[str, Stop]] = {}
         # By run, then by name and author.
         self._notes: dict[str, dict[tuple[str, str], Note]] = {}
@@ -48,8 +48,8 @@ class MemoryNotes:
         self._open()
         return self._values.read(name)
 
-    async def wishes(self, run_id: str) -> Sequence[Wish]:
-        """See ``SharedJournal.wishes``."""
+    async def placed_answers(self, run_id: str) -> Sequence[PlacedAnswer]:
+        """See ``SharedJournal.placed_answers``."""
         self._open()
         return [*self._wishes.get(run_id, {}).values()]
 

@@ -1,9 +1,9 @@
-"""What processes share through one journal: control requests, due runs, and the inbox.
+"""What processes share through one journal: placed answers, due runs, and the inbox.
 
-A control request (a ``Wish``) is an answer from a process that does not work on the run. It is a
-row beside the log, because only the run's holder may append to the log. The first request for a
-question wins, and later ones are answered with it. The session that resumes the run copies the
-requests for its open questions into the log; the logged answer marks a request as used.
+A ``PlacedAnswer`` comes from a process that does not work on the run. It is a row beside the log,
+because only the run's holder may append to the log. The first answer to a question wins, and later
+ones are told which it is. The session that resumes the run copies the answers to its open questions
+into the log; a logged answer marks the row as used.
 
 A run is due when a worker should claim it: it was submitted, or answered while it was parked. Its
 row in the list of runs says so. A claim clears that mark, since from then on the row names the
@@ -46,8 +46,8 @@ KEY_LIFE = timedelta(days=30)
 """How long the key of a submission is remembered after its run has ended."""
 
 
-class Wish(Value, frozen=True, kw_only=True):
-    """A control request: an answer to a question of a run.
+class PlacedAnswer(Value, frozen=True, kw_only=True):
+    """An answer to a question of a run, from a process that does not work on the run.
 
     Attributes:
         run_id: The run that asks.
@@ -220,7 +220,7 @@ class InboxItem(Value, frozen=True, kw_only=True):
         return f"{self.run_id} {asked.id} {which}"
 
 
-class Untold(NamedTuple):
+class Unsent(NamedTuple):
     """An inbox item to notify someone about.
 
     Attributes:
@@ -394,8 +394,8 @@ class SharedJournal(Protocol):
         """Start to wait for changes; use it as a context manager.
 
         Args:
-            topics: What to wait for: ``DUE``, or topics made by ``of_run`` and ``wishes_of`` of
-                ``watching`` and ``pieces_of`` of ``pieces``.
+            topics: What to wait for: ``DUE``, or topics made by ``of_run`` and
+                ``placed_answers_topic`` of ``watching`` and ``pieces_of`` of ``pieces``.
         """
         ...
 
@@ -414,11 +414,11 @@ class SharedJournal(Protocol):
         """
         ...
 
-    async def place_wish(self, wish: Wish, *, seq: int = 0) -> Wish | None:
-        """Store *wish*, unless its question already has one; the root run becomes due.
+    async def place_answer(self, answer: PlacedAnswer, *, seq: int = 0) -> PlacedAnswer | None:
+        """Store *answer*, unless its question already has one; the root run becomes due.
 
         Args:
-            wish: The request.
+            answer: The answer.
             seq: The last event of the run's log that the caller knows. 0 is for the run's holder:
                 nothing becomes due then.
 
@@ -456,9 +456,9 @@ class SharedJournal(Protocol):
         """
         ...
 
-    async def take_untold(
+    async def pop_unsent(
         self, agent_ids: Collection[str], *, limit: int, for_s: float
-    ) -> Sequence[Untold]:
+    ) -> Sequence[Unsent]:
         """Claim inbox items that need a notification, for *for_s* seconds.
 
         Other processes skip them for that time. If a run resumes, parks again and asks the same
@@ -467,11 +467,11 @@ class SharedJournal(Protocol):
         Args:
             agent_ids: Only items of runs of these agents.
             limit: At most so many.
-            for_s: How long to wait for ``note_told``.
+            for_s: How long to wait for ``mark_sent``.
         """
         ...
 
-    async def note_told(self, one: Untold, *, again_s: float | None) -> None:
+    async def mark_sent(self, one: Unsent, *, again_s: float | None) -> None:
         """Record that an item's notification was sent, or retry it after *again_s* seconds."""
         ...
 
@@ -516,7 +516,7 @@ class SharedJournal(Protocol):
         """Return a text that ``change_values`` wrote, "" if there is none."""
         ...
 
-    async def wishes(self, run_id: str) -> Sequence[Wish]:
+    async def placed_answers(self, run_id: str) -> Sequence[PlacedAnswer]:
         """Return all requests stored for a run."""
         ...
 

@@ -35,7 +35,7 @@ def of_run(run_id: str) -> str:
     return f"run:{run_id}"
 
 
-def wishes_of(run_id: str) -> str:
+def placed_answers_topic(run_id: str) -> str:
     """Topic: the control requests for a run."""
     return f"wish:{run_id}"
 
@@ -228,7 +228,7 @@ def watch(journal: Journal, *topics: str) -> Watcher:
     Args:
         journal: Any journal.
         topics: ``DUE``, ``EFFECTS``, or topics made by ``of_run``, ``of_effect`` and
-            ``wishes_of``.
+            ``placed_answers_topic``.
 
     Returns:
         The watcher, to use as a context manager.

@@ -436,7 +436,7 @@ class HttpModel:
                 reply = self._receive(answered)
                 async for chunk in answered[2]:
                     if len(chunk) > _TURN_BYTES:
-                        async for _ in reply.take_large(chunk):
+                        async for _ in reply.read_large(chunk):
                             pass
                     else:
                         reply.take(chunk)
@@ -468,7 +468,7 @@ class HttpModel:
                 reply = self._receive(answered)
                 async for chunk in answered[2]:
                     if len(chunk) > _TURN_BYTES:
-                        async for piece in reply.take_large(chunk):
+                        async for piece in reply.read_large(chunk):
                             yield self._to_item(piece, renamed)
                     else:
                         for piece in reply.take(chunk):
@@ -682,7 +682,7 @@ class _Reply:
         self._yielded_usage = usage
         return [usage, *deltas]
 
-    async def take_large(self, chunk: bytes) -> AsyncIterator[_Piece]:
+    async def read_large(self, chunk: bytes) -> AsyncIterator[_Piece]:
         """Read many bytes, giving other tasks of the loop a turn in between."""
         for start in range(0, len(chunk), _TURN_BYTES):
             for piece in self.take(chunk[start : start + _TURN_BYTES]):

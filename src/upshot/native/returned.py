@@ -166,11 +166,11 @@ def result_of_exception(exception: BaseException) -> AgentResult[Json]:
     """Return the result of code that raised *exception*, with the rate limits of its headers."""
     if isinstance(exception, RunFailed):
         return coerce_result(exception.result)
-    error = told_error(exception)
+    error = reported_error(exception)
     return _result_of_error(error or _bug_error(exception), exception)
 
 
-def told_error(exception: BaseException) -> AgentError | None:
+def reported_error(exception: BaseException) -> AgentError | None:
     """Return the failure that *exception* reports; None if it is a bug of the code that raised it.
 
     It reports a failure if it carries an ``error``, or if an API client raised it.
@@ -310,7 +310,7 @@ def _without_unknown(fields: Mapping[str, object], *, keep: tuple[str, ...]) -> 
 def _read_error(error: object) -> object:
     """Return *error* in the contract's form; a missing code is derived from the other fields."""
     if isinstance(error, BaseException):
-        return told_error(error) or _bug_error(error)
+        return reported_error(error) or _bug_error(error)
     fields = _mapping(error)
     if not fields:
         return error
@@ -388,7 +388,7 @@ def _reported_error(data: Mapping[str, object]) -> AgentError | None:
     if isinstance(told, AgentError):
         return told
     if isinstance(told, BaseException):
-        return told_error(told) or _bug_error(told)
+        return reported_error(told) or _bug_error(told)
     fields = _mapping(_fields_of(told) if _is_record(told) else told)
     if not _ERROR_KEYS.isdisjoint(fields):
         try:

@@ -41,7 +41,7 @@ from upshot.runs.engine_api.exceptions import Failed, Signal, signal_of
 from upshot.runs.engine_api.run_host import RunHost
 from upshot.runs.engine_api.run_view import Run
 from upshot.runs.plan import Plan, Seeder
-from upshot.runs.resumption import overlooking, settle_cut_off_runs, starting_over
+from upshot.runs.resumption import overlooking, settle_interrupted_runs, starting_over
 from upshot.runs.run_context import ParentLink, RunContext, current_run
 from upshot.runs.services.run_tools import toolbox_of
 from upshot.runs.services.unknown_effects import park_again
@@ -215,7 +215,7 @@ def _log_seed(context: RunContext, board: Board, changes: Iterable[BoardChanged]
         context.recorder.emit(change)
 
 
-def take_board(context: RunContext, run: Run) -> None:
+def restore_board(context: RunContext, run: Run) -> None:
     """Continue with the board from the log."""
     state = context.state
     if context.plan.handoffs:
@@ -261,10 +261,10 @@ async def work_on(context: RunContext, run: Run, host: RunHost) -> None:
             warning = overlooking(engine)
         if warning is not None and not recorder.is_lost:
             recorder.warn(warning)
-    take_returned(context, returned)
+    process_returned(context, returned)
 
 
-def take_returned(context: RunContext, value: object) -> None:
+def process_returned(context: RunContext, value: object) -> None:
     """Process what an engine returned: its board, None, or a value that becomes the output.
 
     Raises:
@@ -377,7 +377,7 @@ async def close_calls(context: RunContext, run: Run) -> None:
     )
 
 
-def settle_cut_off(context: RunContext, run: Run) -> None:
+def settle_interrupted_calls(context: RunContext, run: Run) -> None:
     """Settle as interrupted the calls that an earlier session left under way, if the engine has
     not reached them again, such as those of a step that may not run again.
 
@@ -410,12 +410,12 @@ def settle_earlier(context: RunContext, run: Run, ending: Ending) -> None:
         JournalError: The journal refuses events.
     """
     if ending.status is not _PARKED:
-        settle_cut_off(context, run)
+        settle_interrupted_calls(context, run)
     if not context.recorder.is_lost:
-        settle_cut_off_runs(context.state, context.recorder)
+        settle_interrupted_runs(context.state, context.recorder)
 
 
-def tell_parent(parent: ParentLink, context: RunContext, result: AgentResult[Any]) -> None:
+def report_to_parent(parent: ParentLink, context: RunContext, result: AgentResult[Any]) -> None:
     """Report how a session ended, and what was done in it, to the parent run.
 
     Called after the barrier: the parent's log must not be ahead of this run's log.
@@ -474,7 +474,7 @@ def ending_of(context: RunContext, host: RunHost, error: BaseException | None) -
     )
 
 
-def tell_waits(context: RunContext, ending: Ending) -> Ending:
+def log_waits(context: RunContext, ending: Ending) -> Ending:
     """Log the questions that an engine parks on itself, and return all in the order of the log.
 
     Args:

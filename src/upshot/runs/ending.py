@@ -14,7 +14,7 @@ from upshot.contract.pending import Pending, PendingApproval
 from upshot.contract.result import AgentResult
 from upshot.contract.run_control import Interrupt
 from upshot.errors import JournalError, RunFailed
-from upshot.native.returned import read_result, told_error
+from upshot.native.returned import read_result, reported_error
 from upshot.runs.callbacks import kind_of, said_by, trail_of
 from upshot.runs.engine_api.exceptions import (
     Aborted,
@@ -24,7 +24,7 @@ from upshot.runs.engine_api.exceptions import (
     Signal,
     signal_of,
 )
-from upshot.state.child_runs import pending_in, told_apart
+from upshot.state.child_runs import pending_in, unique_pending
 
 StopReason = Literal["", "interrupt", "cancel", "deadline", "working", "budget", "caller"]
 
@@ -133,7 +133,7 @@ def error_of(exception: BaseException, origin: Origin) -> AgentError:
     If the exception reports a known failure, as exceptions of API clients do, it is that failure.
     Otherwise it is a bug of the code: code internal, with *origin*.
     """
-    told = told_error(exception)
+    told = reported_error(exception)
     if told is not None:
         return msgspec.structs.replace(told, details={**trail_of(exception), **told.details})
     return AgentError(
@@ -162,7 +162,7 @@ def _is_of_interrupted_run(error: AgentError) -> bool:
 
 
 def _parked_ending(pending: tuple[Pending, ...], reason: str) -> Ending:
-    pending = told_apart(pending)
+    pending = unique_pending(pending)
     waits = ", ".join(map(_describe, pending))
     unasked = f"The run was parked: {reason}" if reason else _UNASKED
     message = f"The run waits for people: {waits}." if waits else unasked

@@ -328,7 +328,7 @@ class Recorder:
         _set(event, "time", self.now())
         _set(event, "seq", seq)
 
-    def take_only(self, only: Callable[[Event], bool] | None) -> None:
+    def accept_only(self, only: Callable[[Event], bool] | None) -> None:
         """Accept only events for which *only* returns true; None accepts all again."""
         self.only, self._plain = only, _NONE
 
@@ -384,7 +384,7 @@ class Recorder:
         """Whether any watcher gets the events of child runs."""
         return bool(self._watchers_inside)
 
-    def tell_inside(self, event: Event) -> None:
+    def notify_child_runs(self, event: Event) -> None:
         """Pass on an event of a child run, which has masked this run's secrets too."""
         if self._watchers_inside:
             shown = _copy(event)

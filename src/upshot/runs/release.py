@@ -65,7 +65,7 @@ def release(
 def lose(session: Leavable) -> None:
     """Cancel the work, because another process has claimed the run. Nothing more is logged."""
     session.context.is_taken_over = True
-    session.context.supervisor.tell_inside(CUT)
+    session.context.supervisor.notify_child_runs(CUT)
     session.context.supervisor.end("caller")
 
 
@@ -89,7 +89,7 @@ async def leave(context: RunContext) -> Ending:
         context.end_grace()
     if context.opened is not None:
         await close_dependencies(context)
-    context.recorder.take_only(None)
+    context.recorder.accept_only(None)
     context.is_left = True
     reason = "" if context.release is None else context.release.reason
     message = f"the run continues in another session: {reason}"
@@ -103,7 +103,7 @@ def _block_new_steps(context: RunContext) -> None:
     recorder.held = asyncio.Event()
     if tools is not None:
         tools.hold(recorder.held)
-    context.supervisor.tell_inside(HOLD)
+    context.supervisor.notify_child_runs(HOLD)
 
 
 def _cut_if_idle(session: Leavable) -> None:
@@ -133,6 +133,6 @@ def _end_work(session: Leavable) -> None:
             return False
         return event.record.effect is Effect.UNKNOWN and event.call_id in context.state.unsettled
 
-    recorder.take_only(only)
-    supervisor.tell_inside(CUT)
+    recorder.accept_only(only)
+    supervisor.notify_child_runs(CUT)
     supervisor.end("caller")

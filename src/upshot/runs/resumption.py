@@ -99,7 +99,7 @@ def spent_in(past: RunState) -> Spent:
     )
 
 
-def settle_cut_off_runs(state: RunState, recorder: Recorder) -> None:
+def settle_interrupted_runs(state: RunState, recorder: Recorder) -> None:
     """Log the usage of child runs that earlier sessions started and this one did not continue.
 
     Raises:

@@ -88,7 +88,7 @@ class ParentLink(msgspec.Struct, frozen=True, eq=False):
 
     def show(self, event: Event) -> None:
         """Pass *event* of a child run to watchers of that run. Never raises, never waits."""
-        tell = self.context.recorder.tell_inside
+        tell = self.context.recorder.notify_child_runs
         if self.is_near:
             tell(event)
         else:

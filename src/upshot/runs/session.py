@@ -40,12 +40,12 @@ from upshot.runs.attempt import (
     conclude_board,
     ending_of,
     facts_at_end,
+    log_waits,
+    report_to_parent,
+    restore_board,
     seed,
     settle_earlier,
     settle_lost_calls,
-    take_board,
-    tell_parent,
-    tell_waits,
     warn_of_artifacts,
     work_on,
 )
@@ -365,7 +365,7 @@ class Session:
                 context.toolbox.cancel(running=False)
             context.supervisor.end_soon("interrupt", self._host.writes_in_hand)
             self._log_interrupt(interrupt)
-            context.supervisor.tell_inside(interrupt)
+            context.supervisor.notify_child_runs(interrupt)
 
     @property
     def is_bare(self) -> bool:
@@ -522,7 +522,7 @@ class Session:
             if self.plan.dependency_factory is not None:
                 self._run.depend_on(await open_dependencies(context))
             if goes_on:
-                take_board(context, self._run)
+                restore_board(context, self._run)
             else:
                 await seed(context, attempt, self._feedback)
             inherit_taint(context)
@@ -570,7 +570,7 @@ class Session:
         cue = cue_of_ending(ending.status)
         if cue is WAITS:
             # The attempt continues in the next session, so its end is not logged.
-            self._ending = ending = tell_waits(context, ending)
+            self._ending = ending = log_waits(context, ending)
             result = build_result(context, ending)
             note_verdict(context.facts, self._verdict, result, is_last=False)
             result = self._set_result(replace(result, state=dict(context.facts)))
@@ -717,7 +717,7 @@ class Session:
         if supervisor.is_stopped():
             return
         try:
-            await self._host.hear_out(supervisor.wait)
+            await self._host.drain_host(supervisor.wait)
         except asyncio.CancelledError:
             # The event loop is closing; observers are still notified.
             supervisor.end("caller")
@@ -736,7 +736,7 @@ class Session:
             # Watchers are still notified.
             cue = self._recover_from(error)
         if released is None and context.parent is not None:
-            tell_parent(context.parent, context, self._result)
+            report_to_parent(context.parent, context, self._result)
         if self.plan.host is not None:
             await self._host.drain(context.supervisor.wait)
         return cue

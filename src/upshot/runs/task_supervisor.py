@@ -139,7 +139,7 @@ class TaskSupervisor:
         """The number of child runs under way."""
         return len(self._inside)
 
-    def tell_inside(self, wish: Interrupt) -> None:
+    def notify_child_runs(self, wish: Interrupt) -> None:
         """Pass a request to stop to the child runs."""
         for child in self.inside_runs:
             child.interrupt(wish)

@@ -146,7 +146,7 @@ class Site:
         for door in found:
             forms.update(getattr(door, "REFUSALS", {}))
 
-        async def told_too_many(request: HTTPConnection, error: Exception) -> Response:
+        async def too_many_requests(request: HTTPConnection, error: Exception) -> Response:
             return refusal(forms, request.scope, status_of(error), str(error))
 
         @asynccontextmanager
@@ -172,7 +172,7 @@ class Site:
                 HTTPException: _error_response,
                 404: _missing_response,
                 **dict.fromkeys(ERRORS, _error_response),
-                TooMany: told_too_many,
+                TooMany: too_many_requests,
             },
             lifespan=lifespan,
         )

@@ -140,7 +140,7 @@ def bare_id(pending: Pending) -> str:
     return pending.id.removeprefix(f"{pending.run_id}/")
 
 
-def told_apart(pending: Iterable[Pending]) -> tuple[Pending, ...]:
+def unique_pending(pending: Iterable[Pending]) -> tuple[Pending, ...]:
     """Return the run's pending items, deduplicated, each with a unique id.
 
     If several runs use an id, the run's id is put in front, ``<run_id>/<id>``, except for the outer

@@ -74,7 +74,7 @@ from upshot.contract.tool_calls import (
 from upshot.contract.usage import RateLimitState
 from upshot.errors import JournalError
 from upshot.state.board import Board
-from upshot.state.child_runs import Spent, bare_id, child_of, spent_of, told_apart
+from upshot.state.child_runs import Spent, bare_id, child_of, spent_of, unique_pending
 from upshot.state.known_effects import is_typed
 
 CallAnswer: TypeAlias = Approve | Deny | Edit
@@ -392,7 +392,7 @@ class RunState(msgspec.Struct, eq=False):
             for one in spent.pending
         )
         waits = (*self.asked.values(), *self.waiting.values(), *inside)
-        return told_apart(waits) if waits else ()
+        return unique_pending(waits) if waits else ()
 
     def reopen(self) -> None:
         """Undo the end of a run that was interrupted or canceled; other runs are not changed.

@@ -401,15 +401,15 @@ class LedgerChecks:
         await first.start("a", "7")
         first.die()
         assert await desk.state("7") == "unknown"
-        assert not await desk.ledger.take_checks(["other"], limit=9, for_s=60)
-        (taken,) = await desk.ledger.take_checks(["refund"], limit=9, for_s=60)
+        assert not await desk.ledger.claim_checks(["other"], limit=9, for_s=60)
+        (taken,) = await desk.ledger.claim_checks(["refund"], limit=9, for_s=60)
         assert (taken.state, taken.checks, taken.idempotency_key) == ("unknown", 1, "k-a")
-        assert not await desk.ledger.take_checks(["refund"], limit=9, for_s=60)
+        assert not await desk.ledger.claim_checks(["refund"], limit=9, for_s=60)
         await desk.ledger.note_check(taken.id, _START)
-        (taken,) = await desk.ledger.take_checks(["refund"], limit=9, for_s=60)
+        (taken,) = await desk.ledger.claim_checks(["refund"], limit=9, for_s=60)
         assert taken.checks == 2
         await desk.ledger.note_check(taken.id, None)
-        assert not await desk.ledger.take_checks(["refund"], limit=9, for_s=0)
+        assert not await desk.ledger.claim_checks(["refund"], limit=9, for_s=0)
 
     @_with_ledger
     async def test_effects_outlive_their_runs(self, desk: _Desk) -> None:

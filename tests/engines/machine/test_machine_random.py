@@ -93,8 +93,8 @@ class Odd:
 class Hooks:
     """Hooks that do what a list says, one item a call."""
 
-    def __init__(self, wishes: list[str]) -> None:
-        self._wishes = wishes
+    def __init__(self, placed_answers: list[str]) -> None:
+        self._wishes = placed_answers
 
     def on_state_exit(self, state_name: str, context: dict[str, Any], output: Any) -> Any:
         wish = self._wishes.pop() if self._wishes else ""
@@ -117,14 +117,14 @@ def one(**given: Any) -> int:
     return 1
 
 
-def engine_of(data: dict[str, Any], wishes: list[str]) -> MachineEngine | None:
+def engine_of(data: dict[str, Any], placed_answers: list[str]) -> MachineEngine | None:
     refused = AgentError("rate_limit", "no", retryable=True, retry_after_s=5)
     try:
         return MachineEngine(
             load_machine(data),
             agents={"good": talker(*["hi"] * 40), "bad": talker(*[refused] * 40), "odd": Odd()},
             functions={"one": one, "bug": bug, "echo": lambda **given: given},
-            hooks=Hooks(list(wishes)) if wishes else None,
+            hooks=Hooks(list(placed_answers)) if placed_answers else None,
             clock=FakeClock(),
         )
     except BrokenMachine:
@@ -145,9 +145,9 @@ WISHES = st.lists(st.sampled_from(["", "raise", "keep", "replace", "nowhere", "a
 @examples(60)
 @given(machines(), WISHES)
 async def test_a_random_machine_ends_with_one_result_of_a_known_kind(
-    data: dict[str, Any], wishes: list[str]
+    data: dict[str, Any], placed_answers: list[str]
 ) -> None:
-    engine = engine_of(data, wishes)
+    engine = engine_of(data, placed_answers)
     if engine is None:
         return
     result, log = await logged(engine)

@@ -103,7 +103,7 @@ async def test_a_writer_that_has_nothing_to_do_is_called_for_more(
 ):
     path = str(tmp_path / "runs.db")
     writer = Writer(path)
-    await writer.open(lambda: FileCommitter(open_database(path), writer.lease, writer.tell_held))
+    await writer.open(lambda: FileCommitter(open_database(path), writer.lease, writer.report_held))
     async with asyncio.timeout(60):
         for seq in (1, 2, 3):
             while not writer.asleep:
@@ -121,7 +121,7 @@ async def test_a_writer_that_has_nothing_to_do_is_called_for_more(
 async def test_a_thread_does_not_sleep_over_what_was_queued_just_before(tmp_path: Path):
     path = str(tmp_path / "runs.db")
     writer = Writer(path)
-    committer = FileCommitter(open_database(path), writer.lease, writer.tell_held)
+    committer = FileCommitter(open_database(path), writer.lease, writer.report_held)
     # Nobody is called for it, as the thread is not asleep yet.
     writer.put(to_entry(started("r", 1), "r", 1, 0))
     thread = threading.Thread(target=writer._sleep, args=(committer,), daemon=True)

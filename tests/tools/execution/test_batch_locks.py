@@ -72,10 +72,10 @@ async def test_one_that_gives_up_waiting_lets_others_pass():
     st.randoms(),
 )
 async def test_no_order_of_ends_leaves_anybody_waiting_or_breaks_a_rule(
-    wishes: list[tuple[bool, frozenset[str] | None]], random: Any
+    placed_answers: list[tuple[bool, frozenset[str] | None]], random: Any
 ):
     locks = Locks()
-    waiting = [Claim(*wish) for wish in wishes]
+    waiting = [Claim(*wish) for wish in placed_answers]
     for one in waiting:
         locks.enter(one)
     while waiting:

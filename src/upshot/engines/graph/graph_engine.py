@@ -54,7 +54,7 @@ from upshot.engines.graph.nodes import (
 )
 from upshot.engines.walk import Visits, Walk, together
 from upshot.errors import Misuse
-from upshot.native.returned import reports_failure, told_error
+from upshot.native.returned import reported_error, reports_failure
 from upshot.runs.callbacks import blame
 from upshot.runs.ending import read_returned
 from upshot.runs.engine_api.exceptions import Aborted, Failed, Interrupted, Parked
@@ -312,7 +312,7 @@ class _Step:
                 return board, value
 
     async def _may_try_again(self, node: Node, error: Exception, tries: int) -> bool:
-        told = told_error(error)
+        told = reported_error(error)
         if told is not None and not told.retryable:
             return False
         floor_s = getattr(told or error, "retry_after_s", None) or 0.0

@@ -125,7 +125,7 @@ class PostgresJournal(SqlJournal):
         if connection is None:
             return opened
         await writer.open(
-            lambda: ServerCommitter(Line(server, connection), writer.lease, writer.tell_held)
+            lambda: ServerCommitter(Line(server, connection), writer.lease, writer.report_held)
         )
         return opened
 

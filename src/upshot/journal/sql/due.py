@@ -19,9 +19,9 @@ from upshot.journal.shared import (
     QUEUED,
     DueRun,
     OtherUser,
+    PlacedAnswer,
     Stop,
     Submission,
-    Wish,
     is_past_key,
     taken_id,
 )
@@ -36,7 +36,7 @@ from upshot.journal.sql.connection import (
 from upshot.journal.sql.inbox import drop_item
 from upshot.journal.sql.queries import FREE, last_seq, number_of, read_summaries
 from upshot.journal.sql.submissions import keep_submission, queue_run
-from upshot.journal.watching import DUE, wishes_of
+from upshot.journal.watching import DUE, placed_answers_topic
 from upshot.state.summary import RUNNING, owner_of
 
 # A run that was claimed but has neither a log nor a submission has not started. A run that has
@@ -181,32 +181,34 @@ _ADD_WISH = "INSERT INTO wishes (run_id, item, body) VALUES (?, ?, ?)"
 _HOLDER_OF = f"SELECT {HOLDER} FROM runs WHERE run_id = ?"
 
 
-def place_wish(connection: WriteConnection, wish: Wish, seq: int) -> Wish | None:
-    """Store a request within a transaction; see ``SharedJournal.place_wish``."""
-    connection.lock_run(wish.run_id)
-    for one in read_wishes(connection, wish.run_id):
-        if one.item == wish.item:
+def place_answer(
+    connection: WriteConnection, answer: PlacedAnswer, seq: int
+) -> PlacedAnswer | None:
+    """Store a request within a transaction; see ``SharedJournal.place_answer``."""
+    connection.lock_run(answer.run_id)
+    for one in read_placed_answers(connection, answer.run_id):
+        if one.item == answer.item:
             return one
-    if seq and (_is_held(connection, wish.run_id) or last_seq(connection, wish.run_id) != seq):
+    if seq and (_is_held(connection, answer.run_id) or last_seq(connection, answer.run_id) != seq):
         return None
-    connection.execute(_ADD_WISH, (wish.run_id, wish.item, encode(wish).decode()))
-    drop_item(connection, wish.run_id, wish.item)
-    connection.told.add(wishes_of(wish.run_id))
+    connection.execute(_ADD_WISH, (answer.run_id, answer.item, encode(answer).decode()))
+    drop_item(connection, answer.run_id, answer.item)
+    connection.told.add(placed_answers_topic(answer.run_id))
     if seq:
-        make_due_soon(connection, wish.run_id, "answered")
-    return wish
+        make_due_soon(connection, answer.run_id, "answered")
+    return answer
 
 
-def read_wishes(connection: Connection, run_id: str) -> list[Wish]:
+def read_placed_answers(connection: Connection, run_id: str) -> list[PlacedAnswer]:
     """Return all requests stored for a run."""
-    return [decode(body, Wish) for (body,) in connection.execute(_READ_WISHES, (run_id,))]
+    return [decode(body, PlacedAnswer) for (body,) in connection.execute(_READ_WISHES, (run_id,))]
 
 
 def place_stop(connection: WriteConnection, stop: Stop) -> None:
     """Store a stop request within a transaction; see ``SharedJournal.place_stop``."""
     connection.lock_run(stop.run_id)
     connection.execute(_STOP, (stop.run_id, stop.kind, encode(stop).decode()))
-    connection.told.add(wishes_of(stop.run_id))
+    connection.told.add(placed_answers_topic(stop.run_id))
     # Even for a run that is worked on: if it parks before it sees the request, it is claimed again.
     make_due_soon(connection, stop.run_id, stop.kind)
 

@@ -30,7 +30,7 @@ from upshot.journal.effects import (
 )
 from upshot.journal.event_codec import to_micros
 from upshot.journal.lease_holder import read_holder
-from upshot.journal.ledger_listeners import tell_settled
+from upshot.journal.ledger_listeners import notify_settled
 from upshot.journal.sql.connection import NOW_US, Connection, WriteConnection
 from upshot.journal.sql.due import make_due_soon
 from upshot.journal.sql.effect_rows import (
@@ -47,7 +47,7 @@ from upshot.journal.sql.effect_rows import (
     read_rows,
     read_settlement,
 )
-from upshot.journal.sql.inbox import take_settled
+from upshot.journal.sql.inbox import remove_settled_questions
 from upshot.journal.sql.queries import number_of
 from upshot.journal.watching import EFFECTS, of_effect
 from upshot.state.summary import RUNNING
@@ -126,12 +126,12 @@ class SqlEffects:
         """See ``EffectLedger.settle_effect``."""
         check_settlement(settlement)
         settled = await self.write(lambda connection: _settle(connection, id, settlement))
-        return tell_settled(settled, settlement)
+        return notify_settled(settled, settlement)
 
-    async def take_checks(
+    async def claim_checks(
         self, names: Collection[str], *, limit: int, for_s: float
     ) -> Sequence[EffectEntry]:
-        """See ``EffectLedger.take_checks``."""
+        """See ``EffectLedger.claim_checks``."""
         if not names:
             return ()
         # Polled often, and seldom true.
@@ -189,7 +189,7 @@ def _settle(connection: WriteConnection, id: str, settlement: Settlement) -> Eff
     values = (state_number(settlement.effect), encode(settlement).decode(), at, row.id)
     connection.execute(_SETTLE, values)
     connection.told |= {of_effect(id), EFFECTS}
-    waiting = {*take_settled(connection, id)}
+    waiting = {*remove_settled_questions(connection, id)}
     if row.run_id is not None and _may_wait(connection, row):
         waiting.add(row.run_id)
     for run_id in sorted(waiting):

@@ -17,7 +17,7 @@ from upshot.contract.codec import decode, decoder_of, encode
 from upshot.contract.pending import Pending
 from upshot.journal.event_codec import to_micros
 from upshot.journal.run_list import no_such_page
-from upshot.journal.shared import InboxItem, InboxQuery, Untold, tool_of
+from upshot.journal.shared import InboxItem, InboxQuery, Unsent, tool_of
 from upshot.journal.sql.connection import NEVER, Connection, WriteConnection, owned_by
 from upshot.state.child_runs import asked_inside
 
@@ -111,14 +111,14 @@ def drop_item(connection: WriteConnection, run_id: str, item: str) -> None:
     connection.execute(_DROP_ITEM, (item, run_id))
 
 
-def take_settled(connection: WriteConnection, effect_id: str) -> list[str]:
+def remove_settled_questions(connection: WriteConnection, effect_id: str) -> list[str]:
     """Remove the questions about an effect from the inbox; returns the runs that ask them."""
     rows = connection.execute(_ASKING, (effect_id,)).fetchall()
     connection.execute(_DROP_SETTLED, (effect_id,))
     return [run_id for (run_id,) in rows]
 
 
-def take_in(connection: WriteConnection, run_no: int) -> None:
+def move_child_items(connection: WriteConnection, run_no: int) -> None:
     """Move the items of child runs of a newly stored run under its root."""
     connection.execute(_TAKE_IN, (_root_of(connection, run_no), run_no))
 
@@ -172,16 +172,16 @@ def _item_condition(wanted: InboxQuery) -> tuple[str, list[object]]:
     return (f"{_SHOWN} AND inbox.tool = ?", [wanted.tool]) if wanted.tool else (_SHOWN, [])
 
 
-def take_untold(
+def pop_unsent(
     connection: WriteConnection, agent_ids: Collection[str], limit: int, for_s: float
-) -> list[Untold]:
-    """Claim items for notification; see ``SharedJournal.take_untold``."""
-    taken: list[Untold] = []
+) -> list[Unsent]:
+    """Claim items for notification; see ``SharedJournal.pop_unsent``."""
+    taken: list[Unsent] = []
     for *row, asking, run_no, item, tell_at, tries in _read_untold(connection, agent_ids, limit):
         given = (int(for_s * 1_000_000), run_no, item, tell_at)
         # Another process may have been faster.
         if connection.execute(_TAKE, given).fetchone() is not None:
-            taken.append(Untold(_item(row), asking, item, tries))
+            taken.append(Unsent(_item(row), asking, item, tries))
     return taken
 
 
@@ -196,7 +196,7 @@ def _read_untold(connection: Connection, agent_ids: Collection[str], limit: int)
     return connection.execute(query, (*agent_ids, limit)).fetchall()
 
 
-def note_told(connection: WriteConnection, one: Untold, again_s: float | None) -> None:
+def mark_sent(connection: WriteConnection, one: Unsent, again_s: float | None) -> None:
     """Record that an item's notification was sent, or when to retry."""
     again = None if again_s is None else int(again_s * 1_000_000)
     connection.execute(_TOLD, (again, one.question, one.asking))

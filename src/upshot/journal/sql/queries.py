@@ -37,7 +37,7 @@ from upshot.journal.sql.connection import (
     sort_columns,
 )
 from upshot.journal.sql.effect_rows import note_effects
-from upshot.journal.sql.inbox import keep_asks, take_in
+from upshot.journal.sql.inbox import keep_asks, move_child_items
 from upshot.journal.sql.sql_artifacts import insert_artifact, read_artifacts
 from upshot.journal.sql.writer import Worker, note_entries
 from upshot.state.summary import NO_ASKS, RUNNING, asks_after
@@ -482,7 +482,7 @@ def import_run(connection: WriteConnection, path: str) -> str:
         _add(connection, run_no, entries)
     # This drops the questions that the log has an answer to; control requests are not in the file.
     keep_asks(connection, run_no, asks)
-    take_in(connection, run_no)
+    move_child_items(connection, run_no)
     return run_id
 
 

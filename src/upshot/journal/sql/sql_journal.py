@@ -41,11 +41,11 @@ from upshot.journal.shared import (
     InboxFilters,
     InboxItem,
     InboxQuery,
+    PlacedAnswer,
     SharedValues,
     Stop,
     Submission,
-    Untold,
-    Wish,
+    Unsent,
 )
 from upshot.journal.sql.connection import Connection, WriteConnection, forks
 from upshot.journal.sql.conversations import (
@@ -59,11 +59,11 @@ from upshot.journal.sql.conversations import (
 from upshot.journal.sql.due import (
     drop_stops,
     make_due,
+    place_answer,
     place_stop,
-    place_wish,
     read_due,
+    read_placed_answers,
     read_stops,
-    read_wishes,
     reserve_due,
     submit_run,
 )
@@ -72,9 +72,9 @@ from upshot.journal.sql.health import JournalHealth, read_facts
 from upshot.journal.sql.inbox import (
     has_untold,
     inbox_size,
-    note_told,
+    mark_sent,
+    pop_unsent,
     read_inbox,
-    take_untold,
 )
 from upshot.journal.sql.leases import (
     Hold,
@@ -530,8 +530,8 @@ class SqlJournal(SqlEffects):
     async def used_elsewhere(self, id: str, *, without: str, answers: bool = False) -> Spent:
         """Sum what a conversation's runs used, but *without* and its child runs."""
         await self.flush()
-        sum_up = partial(used_elsewhere, id=id, without=without, answers=answers)
-        return await self.read(sum_up)
+        with_totals = partial(used_elsewhere, id=id, without=without, answers=answers)
+        return await self.read(with_totals)
 
     def watch(self, *topics: str) -> Watch:
         """See ``SharedJournal.watch``."""
@@ -552,9 +552,9 @@ class SqlJournal(SqlEffects):
         """See ``SharedJournal.pieces``."""
         return self._writer.pieces.after(run_id, seq, part)
 
-    async def place_wish(self, wish: Wish, *, seq: int = 0) -> Wish | None:
-        """See ``SharedJournal.place_wish``."""
-        return await self.write(lambda connection: place_wish(connection, wish, seq))
+    async def place_answer(self, answer: PlacedAnswer, *, seq: int = 0) -> PlacedAnswer | None:
+        """See ``SharedJournal.place_answer``."""
+        return await self.write(lambda connection: place_answer(connection, answer, seq))
 
     async def inbox(self, **filters: Unpack[InboxFilters]) -> tuple[InboxItem, ...]:
         """See ``SharedJournal.inbox``."""
@@ -569,18 +569,18 @@ class SqlJournal(SqlEffects):
         await self.flush()
         return await self.read(lambda connection: inbox_size(connection, wanted))
 
-    async def take_untold(
+    async def pop_unsent(
         self, agent_ids: Collection[str], *, limit: int, for_s: float
-    ) -> Sequence[Untold]:
-        """See ``SharedJournal.take_untold``."""
+    ) -> Sequence[Unsent]:
+        """See ``SharedJournal.pop_unsent``."""
         # Polled often, and seldom true.
         if not await self.read(lambda connection: has_untold(connection, agent_ids)):
             return ()
-        return await self.write(lambda connection: take_untold(connection, agent_ids, limit, for_s))
+        return await self.write(lambda connection: pop_unsent(connection, agent_ids, limit, for_s))
 
-    async def note_told(self, one: Untold, *, again_s: float | None) -> None:
-        """See ``SharedJournal.note_told``."""
-        await self.write(lambda connection: note_told(connection, one, again_s))
+    async def mark_sent(self, one: Unsent, *, again_s: float | None) -> None:
+        """See ``SharedJournal.mark_sent``."""
+        await self.write(lambda connection: mark_sent(connection, one, again_s))
 
     async def keep_note(self, note: Note) -> None:
         """See ``SharedJournal.keep_note``."""
@@ -605,9 +605,9 @@ class SqlJournal(SqlEffects):
         """See ``SharedJournal.value``."""
         return await self.read(lambda connection: stored.read_value(connection, name))
 
-    async def wishes(self, run_id: str) -> Sequence[Wish]:
-        """See ``SharedJournal.wishes``."""
-        return await self.read(lambda connection: read_wishes(connection, run_id))
+    async def placed_answers(self, run_id: str) -> Sequence[PlacedAnswer]:
+        """See ``SharedJournal.placed_answers``."""
+        return await self.read(lambda connection: read_placed_answers(connection, run_id))
 
     async def place_stop(self, stop: Stop) -> None:
         """See ``SharedJournal.place_stop``."""

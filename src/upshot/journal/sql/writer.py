@@ -448,7 +448,7 @@ class Writer:
         self._items.append(Job(work, _log_failure))
         self._note_queued(size_bytes)
 
-    def tell_held(self, held: frozenset[str]) -> None:
+    def report_held(self, held: frozenset[str]) -> None:
         """Report to the event loop which runs are held; called in the thread."""
         if self.on_renewed is not None:
             with contextlib.suppress(RuntimeError):

@@ -23,7 +23,7 @@ from upshot.contract.codec import decode
 from upshot.errors import JournalError, Misuse
 from upshot.journal.effects import EFFECT_STATES
 from upshot.journal.event_codec import Damage, Entry, checksum, read_event
-from upshot.journal.shared import Stop, Submission, Wish
+from upshot.journal.shared import PlacedAnswer, Stop, Submission
 from upshot.journal.sql.connection import SEQ_BITS
 from upshot.journal.sql.due import make_due_soon
 from upshot.journal.sql.leases import cut_run
@@ -243,7 +243,7 @@ def _is_wish(values: list[Any]) -> bool:
     if values[1] in _STOPS:
         stop = _decode_body(values[2], Stop)
         return stop is not None and [stop.run_id, stop.kind] == values[:2]
-    wish = _decode_body(values[2], Wish)
+    wish = _decode_body(values[2], PlacedAnswer)
     return wish is not None and [wish.run_id, wish.item] == values[:2]
 
 

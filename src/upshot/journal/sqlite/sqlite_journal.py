@@ -99,7 +99,7 @@ class SqliteJournal(SqlJournal):
             return journal
         await writer.open(
             lambda: FileCommitter(
-                open_database(name, create=create), writer.lease, writer.tell_held
+                open_database(name, create=create), writer.lease, writer.report_held
             )
         )
         return cls(name, writer, Reader(FileSource(name, _connect)))

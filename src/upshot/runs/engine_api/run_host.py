@@ -528,7 +528,7 @@ class RunHost:
             None if told is None else partial(_call_in_loop, asyncio.get_running_loop(), told.tell)
         )
 
-    async def hear_out(self, wait: Wait) -> None:
+    async def drain_host(self, wait: Wait) -> None:
         """Wait until the user's host has processed all events so far, within the limits of the run,
         and warn of what it raised.
         """
@@ -548,7 +548,7 @@ class RunHost:
     async def drain(self, wait: Wait) -> None:
         """Wait for the user's host to process the remaining events, then drop the others."""
         try:
-            await self.hear_out(wait)
+            await self.drain_host(wait)
         finally:
             for audience in filter(None, (self._event_subscriber, self._usage_subscriber)):
                 audience.close()

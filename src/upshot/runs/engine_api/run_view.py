@@ -218,7 +218,7 @@ class Run:
         ids = [call.id for call in self._context.state.reply_calls]
         return len({*ids}) < len(ids)
 
-    def take_left_over(self) -> tuple[dict[str, ToolOutcome], EarlierCalls]:
+    def pop_left_over(self) -> tuple[dict[str, ToolOutcome], EarlierCalls]:
         """Return ``settled``, and ``unsettled``, ``asked`` and ``answers``, and empty them."""
         settled = self.settled
         earlier = EarlierCalls(self.unsettled, self.asked, self.answers)

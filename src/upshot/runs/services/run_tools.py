@@ -85,7 +85,7 @@ def _make_toolbox(context: RunContext) -> Toolbox:
     return tools
 
 
-def said_in(context: RunContext) -> tuple[Saying, ...]:
+def user_sayings(context: RunContext) -> tuple[Saying, ...]:
     """Return what the user said to a run: the request of the root run, requests in earlier turns of
     its conversation, and answers to questions.
 
@@ -95,7 +95,7 @@ def said_in(context: RunContext) -> tuple[Saying, ...]:
     today = None if state.started_at is None else state.started_at.date()
     said: tuple[Saying, ...] = ()
     if context.parent is not None:
-        said = said_in(context.parent.context)
+        said = user_sayings(context.parent.context)
     elif context.depth == 0 and _is_of_user(plan):
         said = sayings_of(plan.request.to_message(), "request", today)
         for message in plan.asked:
@@ -140,7 +140,7 @@ class _RunLog:
 
     def said(self) -> tuple[Saying, ...]:
         """Return what the user has said so far."""
-        return said_in(self._context)
+        return user_sayings(self._context)
 
     def judge(self, case: CallState) -> Denial | None:
         """Deny a body before it starts: a second handoff, or a call over a shared limit."""

@@ -23,7 +23,7 @@ from upshot.contract.tool_calls import ToolFailure, ToolRecord, ToolTimeout
 from upshot.journal.shared import shared_journal
 from upshot.runs.engine_api.exceptions import Failed, Parked
 from upshot.runs.run_context import RunContext
-from upshot.state.child_runs import told_apart
+from upshot.state.child_runs import unique_pending
 from upshot.tools.repetition import on_unknown_of
 from upshot.tools.toolbox import Doubtful, Toolbox
 
@@ -134,7 +134,7 @@ async def find_settled(context: RunContext) -> None:
     calls = [one for id, one in state.asked.items() if id not in state.answers]
     spent = [one for one in state.children.values() if one is not None and not one.is_final]
     inside = [pending for one in spent for pending in one.pending]
-    tools.doubts = told_apart((*calls, *state.waits.values(), *inside))
+    tools.doubts = unique_pending((*calls, *state.waits.values(), *inside))
 
 
 async def store_end(context: RunContext, pending: Sequence[Pending]) -> None:

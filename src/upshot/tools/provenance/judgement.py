@@ -63,7 +63,7 @@ from upshot.tools.provenance.saying import (
 from upshot.tools.provenance.whereabouts import (
     Result,
     leaves,
-    said_beside,
+    sayings_beside,
     text_of,
     whereabouts,
 )
@@ -443,7 +443,7 @@ class _Judge:
                 word=str(word),
                 reason=reason,
                 found=whereabouts(value, self._facts.results),
-                said=", ".join(said_beside(word, self._facts.sayings)),
+                said=", ".join(sayings_beside(word, self._facts.sayings)),
             )
         )
 

@@ -49,7 +49,7 @@ def whereabouts(value: Json, results: Iterable[Result]) -> str:
     return ("only in " if len(places) == 1 else "in ") + " and ".join(shown)
 
 
-def said_beside(word: Argument, sayings: Iterable[Saying]) -> list[str]:
+def sayings_beside(word: Argument, sayings: Iterable[Saying]) -> list[str]:
     """Return what the user said of the same kind."""
     found: dict[str, None] = {}
     for saying in sayings:

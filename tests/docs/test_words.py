@@ -1,0 +1,88 @@
+"""The words of docstrings, comments, pages and names: shapes that make a reader read twice.
+
+CONTRIBUTING.md says how upshot is written. The list has what was once common here and is rarely
+right; a sentence of another shape can be as bad.
+"""
+
+from __future__ import annotations
+
+import ast
+import io
+import re
+import tokenize
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.docs.test_named_things import SPAN
+from tests.docs.test_pages import ROOT
+
+SOURCE = ROOT / "src" / "upshot"
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
+
+SHAPES = {
+    # Name the user, the caller, the process or the session.
+    r"\b(some|any)body\b": "who is it?",
+    r"\bwhat (came|comes|became|becomes) of\b": "the outcome, the result, the state",
+    r"\bdone (again|anew)\b|\banew\b": "again",
+    r"\b(goes|going|gone|went) on\b(?! to)": "continue, resume",
+    r"\b(takes?|took) (it|them|a run|runs|the run) up\b": "claim, resume",
+    r"\bof which (none|each|one)\b|\bnone of which\b": "a second sentence",
+    r"\bwish(es)?\b": "a request",
+    r"\bas if it were not there\b": "say what is returned",
+}
+# Bare participles say nothing of what a function returns or does.
+NAMES = {"_told", "_said", "_shown", "_kept", "_hear", "_heard", "_stands", "_have_done"}
+
+
+def texts_of(source: str) -> Iterator[tuple[int, str]]:
+    """The lines of docstrings and comments, with their numbers."""
+    for node in ast.walk(ast.parse(source)):
+        match node:
+            case ast.Expr(value=ast.Constant(value=str(text))):
+                yield from enumerate(text.splitlines(), node.lineno)
+            case _:
+                pass
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type == tokenize.COMMENT:
+            yield token.start[0], token.string
+
+
+def faults_in(lines: Iterator[tuple[int, str]]) -> list[str]:
+    """What stands in *lines* and should not."""
+    return [
+        f"line {number}: {found[0]!r}, rather: {rather}"
+        for number, line in lines
+        for shape, rather in SHAPES.items()
+        if (found := re.search(shape, line, re.IGNORECASE))
+    ]
+
+
+@pytest.mark.parametrize("folder", sorted(one.name for one in SOURCE.iterdir() if one.is_dir()))
+def test_docstrings_and_comments_are_in_plain_words(folder: str) -> None:
+    faults = [
+        f"{path.relative_to(ROOT)}, {fault}"
+        for path in sorted((SOURCE / folder).rglob("*.py"))
+        for fault in faults_in(texts_of(path.read_text("utf-8")))
+    ]
+    assert not faults, "\n".join(faults)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_pages_are_in_plain_words(page: Path) -> None:
+    prose = FENCE.sub(lambda block: "\n" * block[0].count("\n"), page.read_text("utf-8"))
+    prose = SPAN.sub("", prose)
+    faults = faults_in(enumerate(prose.splitlines(), 1))
+    assert not faults, "\n".join(faults)
+
+
+def test_names_say_what_a_function_does() -> None:
+    found = [
+        f"{path.relative_to(ROOT)}:{node.lineno}: {node.name}"
+        for path in sorted(SOURCE.rglob("*.py"))
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name in NAMES
+    ]
+    assert not found, "\n".join(found)
