@@ -2,13 +2,31 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
-from upshot import Agent, Misuse, ScriptedModel, ToolCall, cancel, run, tool
+from upshot import (
+    Agent,
+    Misuse,
+    Request,
+    ScriptedModel,
+    ScriptEngine,
+    ToolCall,
+    cancel,
+    open_journal,
+    run,
+    start,
+    tool,
+)
 from upshot.errors import JournalError
+from upshot.journal import SqliteJournal
+from upshot.journal.shared import Stop, needs_shared
 
 
 def payer(*replies: Any, approval: bool) -> tuple[Agent[Any], ScriptedModel, list[int]]:
@@ -83,3 +101,31 @@ async def test_a_read_that_was_cut_is_told_to_nobody(journal: Any) -> None:
 async def test_a_run_that_is_not_there_cannot_be_ended(journal: Any) -> None:
     with pytest.raises((Misuse, JournalError), match="nobody"):
         await cancel("nobody", journal=journal)
+
+
+class Flaky(SqliteJournal):
+    """Cannot be read at the first poll for requests to stop."""
+
+    reads = 0
+
+    async def stops(self, run_ids: Sequence[str]) -> Sequence[Stop]:
+        self.reads += 1
+        if self.reads == 2:
+            raise JournalError("the disk is away")
+        return await super().stops(run_ids)
+
+
+async def test_a_request_to_stop_is_seen_after_a_read_that_failed(tmp_path: Path) -> None:
+    async def wait(run: Any, host: Any, board: Any) -> None:
+        await asyncio.Event().wait()
+
+    journal = await Flaky.open(tmp_path / "runs.db")
+    agent = Agent[Any]("a", engine=ScriptEngine(wait))
+    async with start(agent, Request("?", run_id="r"), journal=journal) as live:
+        # As another process asks for it.
+        async with open_journal(tmp_path / "runs.db") as other:
+            asked = Stop(run_id="r", kind="cancel", at=datetime.now(UTC))
+            await needs_shared(other).place_stop(asked)
+        result = await live.result()
+    assert result.status == "canceled" and journal.reads > 2
+    await journal.aclose()

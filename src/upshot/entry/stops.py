@@ -116,9 +116,8 @@ async def _poll(journal: Journal) -> None:
     try:
         stops = await needs_shared(journal).stops([*sessions])
     except JournalError:
-        # The session of a run gets the same error, and reports it.
-        _watched.pop(journal, None)
-        return
+        # Keep polling: the error may pass, and a session in a long call does not see it.
+        stops = ()
     for stop in stops:
         tell(sessions[stop.run_id], stop)
     _schedule_poll(journal)
