@@ -94,7 +94,7 @@ endef
 
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
-.PHONY: effects fuzz chaos whole beside duplicates kills stress properties help setup demo test format-check lint types layers unit adapters mcp dojo \
+.PHONY: quick effects fuzz chaos whole beside duplicates kills stress properties help setup demo test format-check lint types layers unit adapters mcp dojo \
   fleet postgres release restate protocols chromium browser bench schema format clean
 
 help: ## list the targets
@@ -121,6 +121,10 @@ layers: $(DEV)
 unit: $(DEV) $(TYPESCRIPT)
 	@echo tests
 	@$(BIN)/pytest -q -n $(WORKERS)
+
+quick: $(DEV) ## lint, and the tests that the change in hand most likely breaks, in a minute
+	$(call stage,lint,$(BIN)/ruff check $(CODE))
+	@$(BIN)/python -m tests.quick
 
 adapters: $(NATIVE) $(CREWS) ## try the adapters, the guard and Ledger.once with the real packages of other agents
 	@UPSHOT_REAL_ADAPTERS=1 $(ADAPTERS)/bin/pytest -q --confcutdir=tests/adapters_real \
