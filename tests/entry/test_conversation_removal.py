@@ -21,7 +21,7 @@ async def texts(journal: Any) -> list[str]:
 
 async def test_a_turn_stays_while_a_later_one_stands_on_it(journal: Any) -> None:
     first, second = await say("One?", "Re one.", journal), await say("Two?", "Re two.", journal)
-    with pytest.raises(Misuse, match=f"run {second.run_id} of conversation 'ada' began after it"):
+    with pytest.raises(Misuse, match=f"run {second.run_id} of conversation 'ada' started later"):
         await journal.remove_runs([first.run_id])
     assert await texts(journal) == ["One?", "Re one.", "Two?", "Re two."]
     await journal.remove_runs([second.run_id])

@@ -255,7 +255,7 @@ async def test_a_service_that_ends_leaves_its_runs_to_another_one(journal: Any) 
                 await begun.wait()
                 driver.begin_end()
                 await working
-                with pytest.raises(ConnectionError, match="the service ends"):
+                with pytest.raises(ConnectionError, match="the service is ending"):
                     await driver.activate(run.id)
             assert [(one.run_id, one.reason) for one in await other.due()] == [(run.id, "drain")]
 

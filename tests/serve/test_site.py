@@ -125,7 +125,7 @@ async def test_whoever_has_no_role_reaches_no_log(site: Client) -> None:
     for method, path in ROUTES:
         asked = path.replace("/x", f"/{run_id}")
         status, said = await site.by("cal").ask(method, asked, {})
-        assert status == 403 and "takes a role: 'own'" in said["error"], path
+        assert status == 403 and "needs a role: 'own'" in said["error"], path
 
 
 async def test_a_turn_in_the_conversation_of_another_is_an_operators(site: Client) -> None:

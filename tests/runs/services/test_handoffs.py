@@ -463,7 +463,7 @@ async def test_a_hook_that_equals_another_is_called_itself() -> None:
 
 @pytest.mark.parametrize("nobody", ["", " "])
 def test_a_hand_off_to_nobody_is_misuse(nobody: str) -> None:
-    with pytest.raises(Misuse, match="goes to an agent's id"):
+    with pytest.raises(Misuse, match="needs an agent's id"):
         Handoff(nobody)
 
 
