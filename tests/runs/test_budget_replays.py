@@ -25,6 +25,7 @@ from upshot import (
     run,
     tool,
 )
+from upshot.journal import MemoryJournal
 
 Way = Callable[[Any, Any, Agent[Any]], Awaitable[Any]]
 LOOK = ToolCall("l", "look", {})
@@ -134,3 +135,14 @@ async def test_a_filtered_answer_without_usage_counts_in_a_replay_as_in_the_run(
     told = await replay(parked.run_id, agent, journal=journal, budget=budget)
     assert told.difference is None
     assert result.success
+
+
+async def test_a_replay_counts_the_tries_that_failed() -> None:
+    journal = MemoryJournal()
+    # 15 tokens each: with the empty reply the limit is passed.
+    model = ScriptedModel([measured(), measured(None, LOOK), "Never."])
+    agent, budget = Agent("a", model=model, tools=[look]), Budget(max_tokens=30)
+    result = await run(agent, "?", journal=journal, budget=budget)
+    assert result.error is not None and result.error.code == "budget_exceeded"
+    played = await replay(result.run_id, agent, journal=journal, budget=budget)
+    assert played.difference is None and played.result.error == result.error

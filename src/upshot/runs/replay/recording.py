@@ -27,7 +27,7 @@ from upshot.contract.events import (
     UsageReported,
 )
 from upshot.contract.message import Message
-from upshot.contract.model_calls import ModelResponse, ModelStarted
+from upshot.contract.model_calls import ModelResponse, ModelRetried, ModelStarted
 from upshot.contract.pending import Pending, PendingEffect
 from upshot.contract.result import AttemptLine
 from upshot.contract.run_control import Compacted
@@ -168,6 +168,8 @@ class Recording:
         self._left_out: set[int] = set()
         # Usage that a replay does not cause again, by the event that reports it.
         self._used: dict[int, Spent | ModelResponse] = {}
+        # Failed tries of a model call, by the event that starts the call.
+        self._retried: dict[int, list[ModelResponse]] = {}
         self._settled: dict[str, int] = {}
         self._line: AttemptLine | None = None
         self._current = _Attempt(self.past)
@@ -200,6 +202,7 @@ class Recording:
             self.miss(f"a reply of {model}")
         seq, response = replies.popleft()
         self._count_until(seq)
+        self._count_retries(seq)
         return response
 
     def call(self, call: ToolCall) -> KnownCall | None:
@@ -295,7 +298,13 @@ class Recording:
             for asked in [one for one in replies if self.is_left_out(one[0])]:
                 replies.remove(asked)
                 self.budget.turns += 1
+                self._count_retries(asked[0])
                 self.budget.add(asked[1])
+
+    def _count_retries(self, asked: int) -> None:
+        """Count the failed tries of the model call that event *asked* starts."""
+        for response in self._retried.pop(asked, ()):
+            self.budget.add(response)
 
     def _count_until(self, seq: int) -> None:
         """Count recorded usage up to event *seq* that a replay does not cause again.
@@ -400,6 +409,9 @@ class Recording:
             case StepSettled():
                 start, _ = self._spans.get(event.key, (event.seq, None))
                 self._spans[event.key] = start, event.seq
+            case ModelRetried() if event.turn in self.past.models:
+                asked = self.past.models[event.turn].seq
+                self._retried.setdefault(asked, []).append(event.response)
             case UsageReported(number=0):
                 self._used[event.seq] = event.response
             case _:
