@@ -169,6 +169,25 @@ async def test_the_budget_stays_that_of_all() -> None:
     assert left == [50, 35, 5]
 
 
+@pytest.mark.parametrize("resumed", ["first", "the one that waits"])
+@pytest.mark.parametrize(
+    ("budget", "dimension"),
+    [(Budget(max_tokens=44), "tokens"), (Budget(max_cost_usd=5), "cost_usd")],
+)
+async def test_a_budget_given_to_a_resume_is_that_of_all_runs_too(
+    budget: Budget, dimension: str, resumed: str
+) -> None:
+    shop, journal = Shop(), Ordered()
+    parked = await park(shop, journal)
+    run_id = parked.run_id if resumed != "first" else resumed
+    result = await resume(
+        run_id, shop.agents, journal=journal, answers=[Approve("p")], budget=budget
+    )
+    assert result.error is not None
+    assert result.error.details["dimension"] == dimension
+    assert (result.usage.api_calls, shop.paid) == (3, [5])
+
+
 async def test_a_ring_fails_after_a_wait_too() -> None:
     shop, journal = Shop(), Ordered()
     triage = shop.triage.but(id="clerk")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from decimal import Decimal
 from functools import cache
@@ -243,29 +244,35 @@ def _of_effects(
     has_all: bool,
 ) -> Iterator[str]:
     book = life.book.read()
-    unrecorded = {tool for result in results for tool in _unrecorded(result, records)}
+    unrecorded = Counter(
+        tool for _, _, tool in set().union(*(_unrecorded(one, records) for one in results))
+    )
     tools = {call.tag: call.tool for call in calls_in(life.case.scripts)}
     for reply in replies_in(life.case):
         for call in reply.calls if reply.finish == "content_filter" else ():
             if book[call.tag]:
                 yield f"{call.tag} took effect, and a filter had cut its reply off"
-    for tag in book:
+    for tag in book if has_all else ():
         # A read need not be in the log before it runs.
-        is_told = tag in records or tools[tag] in (*READS, *unrecorded)
-        if has_all and not is_told:
+        if tag in records or tools[tag] in READS:
+            continue
+        unrecorded[tools[tag]] -= 1
+        if unrecorded[tools[tag]] < 0:
             yield f"{tag} took effect, and no record tells of it"
     for tag, record in records.items():
         yield from _of_call(tag, record, book[tag])
 
 
-def _unrecorded(result: AgentResult[Any], records: dict[str, ToolRecord]) -> set[str]:
-    """Return the tools of unknown effects that have no record.
+def _unrecorded(
+    result: AgentResult[Any], records: dict[str, ToolRecord]
+) -> set[tuple[str, str, str]]:
+    """Return the run, the call and the tool of each unknown effect that has no record.
 
     A child run that died and was not resumed has no record of the call it was making.
     """
     recorded = {record.call_id for record in records.values()}
     effects = (one for one in result.effects if one.state is Effect.UNKNOWN)
-    return {one.tool for one in effects if one.call_id not in recorded}
+    return {(one.run_id, one.call_id, one.tool) for one in effects if one.call_id not in recorded}
 
 
 def _of_call(tag: str, record: ToolRecord, done: int) -> Iterator[str]:

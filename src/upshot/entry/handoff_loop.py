@@ -136,6 +136,7 @@ class HandoffChain(msgspec.Struct, kw_only=True):
         path: The ids of the agents that had the request.
         usage: The usage of their runs.
         costs: The cost of each run.
+        duration_ms: The time that the runs took, in milliseconds.
         handed: The number of messages that the run received besides the request.
         sees: Whether it gets the messages before the request.
         max_depth: How often the request may be handed over.
@@ -147,6 +148,7 @@ class HandoffChain(msgspec.Struct, kw_only=True):
     path: list[str] = []
     usage: Usage = Usage()
     costs: list[Cost | None] = []
+    duration_ms: int = 0
     handed: int = 0
     sees: bool = True
     max_depth: float
@@ -160,13 +162,20 @@ class HandoffChain(msgspec.Struct, kw_only=True):
         used = counted_run(result.usage, result.cost)
         self.usage += used.usage
         self.costs = [*self.costs, *costs_of(used)]
+        self.duration_ms += result.duration_ms
         self.effects += result.effects
         done = ChildRun(run_id=result.run_id, tools=result.tools_used, effect=result.effect)
         self.runs += (done,)
         if self.budget is not None:
             # Each run of the chain has a budget of its own, so the remainder is passed on
             # explicitly.
-            self.budget = _remaining_budget(self.budget, result)
+            self.budget = _remaining_budget(
+                self.budget, result.usage, result.cost, result.duration_ms
+            )
+
+    def remaining(self, budget: Budget) -> Budget:
+        """Return what the runs left of a budget of the whole chain."""
+        return _remaining_budget(budget, self.usage, Cost.of_calls(self.costs), self.duration_ms)
 
     def with_totals(self, result: AgentResult[Any]) -> AgentResult[Any]:
         """Return the last result with the path, and the usage and effects of all runs."""
@@ -233,17 +242,16 @@ def whole_result(past: RunState, result: AgentResult[Any]) -> AgentResult[Any]:
     return chain.whole(result, has_log=True)
 
 
-def _remaining_budget(budget: Budget, result: AgentResult[Any]) -> Budget:
-    """Return what *result* left of *budget*."""
-    cost = result.cost.total if result.cost is not None else None
-    budget = replace(budget, deadline_s=_subtract(budget.deadline_s, result.duration_ms / 1000))
+def _remaining_budget(budget: Budget, usage: Usage, cost: Cost | None, duration_ms: int) -> Budget:
+    """Return what is left of *budget* after runs that used *usage*, *cost* and *duration_ms*."""
+    budget = replace(budget, deadline_s=_subtract(budget.deadline_s, duration_ms / 1000))
     if budget.scope == "conversation":
-        # The journal has the usage of the run.
+        # The journal has the usage of the runs.
         return budget
     return replace(
         budget,
-        max_tokens=_subtract(budget.max_tokens, result.usage.total_tokens),
-        max_cost_usd=_subtract(budget.max_cost_usd, cost),
+        max_tokens=_subtract(budget.max_tokens, usage.total_tokens),
+        max_cost_usd=_subtract(budget.max_cost_usd, None if cost is None else cost.total),
     )
 
 
@@ -625,8 +633,11 @@ async def resume_any(
                 return await finished(live, on_live)
         listed = () if isinstance(agents, Agent | AgentSpec) else tuple(agents)
         known = AgentRegistry([one for one in listed if one.id != agent.id], agent, is_whole=False)
+        if (budget := options.get("budget")) is not None:
+            # It is the budget of the whole chain.
+            chain.budget = chain.remaining(budget)
+            options = {**options, "budget": chain.budget}
         relay_ = Relay(known, started.request, chain, _options_of(started, options, opened), child)
-        chain.budget = options.get("budget") or chain.budget
         relay_.answers, relay_.take_over = answers, take_over
         relay_.continue_stopped, relay_.on_live = continue_stopped, on_live
         outer = started.parent_run_id
