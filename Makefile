@@ -168,7 +168,7 @@ chromium:
 
 browser: chromium $(PAGES) ## install Chromium on Debian, and try the console's pages in it
 	@UPSHOT_REAL_BROWSER=1 $(BROWSER)/bin/python -m pytest -q --confcutdir=tests/browser_real \
-	  -o filterwarnings=ignore -rs tests/browser_real
+	  -o filterwarnings=ignore --timeout 200 -rs tests/browser_real
 
 protocols: $(CLIENTS) ## try the doors with the official clients and suites of their protocols
 	@UPSHOT_REAL_PROTOCOLS=1 $(PROTOCOLS)/bin/python -m pytest -q --confcutdir=tests/protocols_real \
@@ -264,7 +264,7 @@ $(BUILDERS): pyproject.toml Makefile
 	@touch $(BUILDERS)
 
 $(PAGES): pyproject.toml Makefile
-	$(call environment,$(BROWSER),-e '.[cli$(comma)serve]' playwright==1.65.2,axe-core@4.14.1)
+	$(call environment,$(BROWSER),-e '.[cli$(comma)serve]' playwright==1.65.2 pytest-timeout==2.4.0,axe-core@4.14.1)
 	@touch $(PAGES)
 
 $(CLIENTS): pyproject.toml Makefile

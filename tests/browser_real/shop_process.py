@@ -45,13 +45,14 @@ class ShopProcess:
         paths = f"{ROOT}:{ROOT / 'src'}"
         env = {**os.environ, "SHOP_GATE": str(self.gate), "PYTHONPATH": paths}
         self.process = await asyncio.create_subprocess_exec(*self._command, env=env, cwd=ROOT)
-        while True:
+        while self.process.returncode is None:
             try:
                 async with self._session.get(self.url + "/static/console.css") as reply:
                     if reply.status == 200:
                         return
             except aiohttp.ClientError:
                 await asyncio.sleep(0.05)
+        raise RuntimeError(f"the server of the shop ended with {self.process.returncode}")
 
     async def end(self, number: signal.Signals = signal.SIGTERM) -> None:
         """End it by a signal, and wait until it is gone."""

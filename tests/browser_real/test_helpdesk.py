@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from pathlib import Path
 from typing import Any
@@ -55,8 +56,9 @@ async def test_the_page_goes_on_by_itself_when_the_server_was_killed(
             await page.screenshot(path=Path(folder) / "helpdesk-phone.png")
         staff = await page_of(server.url + "/as/sam")
         await staff.get_by_role("button", name="Approve").first.click()
-        while not server.refunds():
-            await page.wait_for_timeout(20)
+        async with asyncio.timeout(60):
+            while not server.refunds():
+                await asyncio.sleep(0.02)
         server.kill()
         await expect(page.get_by_text("The line is lost.")).to_be_visible()
         server.start(0, 0)
