@@ -38,6 +38,8 @@ RELEASE := .venv-release
 BUILDERS := $(RELEASE)/.ready
 # And what drives a browser.
 BROWSER := .venv-browser
+TRY_BROWSER = UPSHOT_REAL_BROWSER=1 $(BROWSER)/bin/python -m pytest -q --confcutdir=tests/browser_real \
+  -o filterwarnings=ignore --timeout 200 -rs tests/browser_real
 PAGES := $(BROWSER)/.ready
 TYPESCRIPT := .venv/node/.ready
 NPM_FILES := $(addprefix tests/schema/,package.json package-lock.json .npmrc)
@@ -167,8 +169,7 @@ chromium:
 	then echo ok; else echo FAILED; printf '%s\n' "$$said"; exit 1; fi
 
 browser: chromium $(PAGES) ## install Chromium on Debian, and try the console's pages in it
-	@UPSHOT_REAL_BROWSER=1 $(BROWSER)/bin/python -m pytest -q --confcutdir=tests/browser_real \
-	  -o filterwarnings=ignore --timeout 200 -rs tests/browser_real
+	@$(TRY_BROWSER) || { echo 'what failed, once more:'; $(TRY_BROWSER) --last-failed; }
 
 protocols: $(CLIENTS) ## try the doors with the official clients and suites of their protocols
 	@UPSHOT_REAL_PROTOCOLS=1 $(PROTOCOLS)/bin/python -m pytest -q --confcutdir=tests/protocols_real \
