@@ -47,6 +47,8 @@ CODE := src tests $(wildcard examples bench fuzz kills stress)
 WORKERS ?= 2
 
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
+# Without the caches every process that a test starts compiles the package again.
+unexport PYTHONDONTWRITEBYTECODE
 
 # $(call stage,NAME,COMMAND): one line that names the stage; what the command
 # said is shown only when it fails.

@@ -3,6 +3,7 @@
 import os
 import re
 import signal
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,7 +22,7 @@ ROOT = Path(__file__).resolve().parent.parent
 NOT_OURS = re.compile(
     r".*_API_KEY|HF_TOKEN|CLOUDSDK_AUTH_ACCESS_TOKEN|.*_PROXY|GIT_.*|OTEL_.*|COLUMNS|LINES|NO_COLOR"
     r"|(FORCE|PY)_COLORS?|CLICOLOR.*|TTY_.*|UPSHOT_JOURNAL|PYTEST_ADDOPTS"
-    r"|PYTHON(IOENCODING|SAFEPATH|WARNINGS|OPTIMIZE|STARTUP|INSPECT|VERBOSE)",
+    r"|PYTHON(DONTWRITEBYTECODE|IOENCODING|SAFEPATH|WARNINGS|OPTIMIZE|STARTUP|INSPECT|VERBOSE)",
     re.IGNORECASE,
 )
 
@@ -40,6 +41,9 @@ settings.register_profile(
     "search", settings.get_profile("upshot"), derandomize=False, max_examples=2_000
 )
 settings.load_profile("upshot")
+
+# The rewritten test modules are kept for the next session, whose collection then takes a third.
+sys.dont_write_bytecode = False
 
 
 @pytest.hookimpl(trylast=True)
