@@ -1,5 +1,6 @@
 """Shared by all tests: hypothesis settings, a clean environment, the corpus."""
 
+import gc
 import os
 import re
 import signal
@@ -44,6 +45,15 @@ settings.load_profile("upshot")
 
 # The rewritten test modules are kept for the next session, whose collection then takes a third.
 sys.dont_write_bytecode = False
+
+# Collection makes millions of objects that stay; looking through them again and again is a waste.
+gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    """Keep the objects of the collection from the garbage collector, and start it."""
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.hookimpl(trylast=True)
