@@ -21,6 +21,8 @@ from upshot.serve.doors.mcp import AgentTools
 from upshot.serve.site import Site, working
 
 ANN = User("ann", ("owner",))
+# How long a case may take on a machine that has other things to do; it ends one that hangs.
+PATIENCE_S = 300
 
 
 def app_of(life: Life, journal: Any) -> App:
@@ -32,7 +34,7 @@ def app_of(life: Life, journal: Any) -> App:
 async def until_ended(life: Life, app: App, journal: Any) -> Outcome:
     """Answer questions until the run, and those that it hands over to, have ended."""
     results: list[Any] = []
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE_S):
         while not (runs := await journal.runs()):
             await asyncio.sleep(0.002)
         run = await app.run(runs[-1].run_id)
@@ -98,7 +100,7 @@ async def work_in_process(life: Life, journal: Any) -> None:
 
 async def _until_idle(journal: Any) -> None:
     """Wait until no run is due or running."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE_S):
         while any(one.status in ("running", "submitted") for one in await journal.runs()):
             await asyncio.sleep(0.005)
 
