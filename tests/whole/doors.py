@@ -72,7 +72,7 @@ async def by_close(life: Life, journal: Any) -> Outcome:
         await app.submit("a", life.request(), max_attempts=life.case.revisions + 1)
         ends = asyncio.create_task(_until_idle(journal))
         closed = asyncio.create_task(closes.wait())
-        await asyncio.wait((ends, closed), timeout=30, return_when="FIRST_COMPLETED")
+        await asyncio.wait((ends, closed), timeout=PATIENCE_S, return_when="FIRST_COMPLETED")
         ends.cancel()
         closed.cancel()
     return await _by_another(life, journal)
@@ -137,7 +137,7 @@ async def _post(client: Client, path: str, body: Any, **headers: str) -> list[An
         client.url + path,
         json=body,
         headers={**client.headers, **headers},
-        timeout=aiohttp.ClientTimeout(30),
+        timeout=aiohttp.ClientTimeout(PATIENCE_S),
     )
     async with asking as response:
         text = await response.text()
