@@ -10,8 +10,6 @@ from pathlib import Path
 
 import pytest
 
-import upshot
-
 ROOT = Path(__file__).resolve().parent.parent
 SOURCE = ROOT / "src" / "upshot"
 MODULES = sorted(SOURCE.rglob("*.py"))
@@ -49,7 +47,8 @@ MACHINE_PATH = re.compile(r"(?<![\w.~-])/(?:work|tmp)\b")
 PROJECT_FILES = ["*.md", "*.toml", "Makefile", ".ci/*", ".gitignore"]
 PROJECT_FOLDERS = ["src", "tests", "docs", "examples", "bench"]
 
-Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+Definition = Function | ast.ClassDef
 
 
 def by_path(path: Path) -> str:
@@ -71,7 +70,7 @@ def loaded_by(statement: str) -> set[str]:
     return set(done.stdout.split())
 
 
-def lines_without_docstring(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+def lines_without_docstring(function: Function) -> int:
     lines = (function.end_lineno or function.lineno) - function.lineno + 1
     if ast.get_docstring(function, clean=False) is None:
         return lines
@@ -124,39 +123,27 @@ def test_a_lazy_package_imports_nothing_before_a_name_is_used() -> None:
     }
 
 
-@pytest.mark.parametrize("name", upshot.__all__)
-def test_every_exported_name_can_be_had(name: str) -> None:
-    assert getattr(upshot, name) is not None
-
-
-@pytest.mark.parametrize("path", MODULES, ids=by_path)
-def test_every_module_says_what_it_is(path: Path) -> None:
-    assert ast.get_docstring(ast.parse(path.read_text("utf-8")))
-
-
-@pytest.mark.parametrize("path", MODULES, ids=by_path)
-def test_every_public_definition_has_a_docstring(path: Path) -> None:
-    tree = ast.parse(path.read_text("utf-8"))
+def faults_of(path: Path) -> Iterator[str]:
+    """What a module lacks: docstrings; and what of it is too long."""
+    text = path.read_text("utf-8")
+    if len(text.splitlines()) > MAX_FILE_LINES:
+        yield f"it has more than {MAX_FILE_LINES} lines"
+    tree = ast.parse(text)
+    if not ast.get_docstring(tree):
+        yield "it does not say what it is"
     # By name, so that of the overloads of a function only the last one counts.
     definitions = {node.name: node for node in tree.body if isinstance(node, Definition)}
-    bare = [name for name, node in definitions.items() if not ast.get_docstring(node)]
-    assert [name for name in bare if not name.startswith("_")] == []
+    for name, node in definitions.items():
+        if not name.startswith("_") and not ast.get_docstring(node):
+            yield f"{name} has no docstring"
+    for node in ast.walk(tree):
+        if isinstance(node, Function) and lines_without_docstring(node) > MAX_FUNCTION_LINES:
+            yield f"{node.name} has more than {MAX_FUNCTION_LINES} lines"
 
 
-@pytest.mark.parametrize("path", MODULES, ids=by_path)
-def test_no_source_file_is_too_long(path: Path) -> None:
-    assert len(path.read_text("utf-8").splitlines()) <= MAX_FILE_LINES
-
-
-@pytest.mark.parametrize("path", MODULES, ids=by_path)
-def test_no_function_is_too_long(path: Path) -> None:
-    functions = [
-        node
-        for node in ast.walk(ast.parse(path.read_text("utf-8")))
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-    ]
-    long = [f.name for f in functions if lines_without_docstring(f) > MAX_FUNCTION_LINES]
-    assert not long
+def test_every_module_says_what_it_is_and_is_short() -> None:
+    faults = [f"{by_path(path)}: {fault}" for path in MODULES for fault in faults_of(path)]
+    assert not faults, "\n".join(faults)
 
 
 def test_importing_upshot_loads_no_heavy_library() -> None:

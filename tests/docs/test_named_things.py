@@ -8,7 +8,9 @@ import importlib.util
 import re
 from functools import cache
 from importlib import metadata
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
+from types import CodeType
 
 import click
 import pytest
@@ -64,9 +66,23 @@ def known_names() -> frozenset[str]:
     """Every name that the code defines or uses, and every text in it that could be one."""
     found = {*dir(builtins), *metadata.packages_distributions()}
     for path in (*SOURCE.rglob("*.py"), *(ROOT / "tests").rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
-            found |= {value for value in vars(node).values() if isinstance(value, str)}
+        # As it was compiled before, which takes a tenth of parsing.
+        found |= names_in(SourceFileLoader(path.stem, str(path)).get_code(path.stem))
     return frozenset(found)
+
+
+def names_in(value: object) -> set[str]:
+    """The names and texts of code, also of what is in it."""
+    match value:
+        case str():
+            return {value}
+        case tuple() | frozenset():
+            return set().union(*map(names_in, value))
+        case CodeType():
+            names = {value.co_name, *value.co_names, *value.co_varnames, *value.co_cellvars}
+            return names.union(*map(names_in, value.co_consts))
+        case _:
+            return set()
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

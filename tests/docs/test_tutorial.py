@@ -14,6 +14,7 @@ PAGE = (ROOT / "docs" / "tutorial.md").read_text("utf-8")
 FENCE = re.compile(r"^```(\w+)([^\n]*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 FENCES = [(kind, name.strip(), body) for kind, name, body in FENCE.findall(PAGE)]
 SOURCE = str(ROOT / "src")
+END = "-- end of a block --"
 
 
 def do(command: list[str] | str, folder: Path) -> str:
@@ -34,18 +35,18 @@ def do(command: list[str] | str, folder: Path) -> str:
 
 
 def test_the_file_prints_after_each_block_what_the_page_says(tmp_path: Path) -> None:
-    code, told = "", ""
-    steps = 0
+    code = ""
+    expected: list[str] = []
     for number, (kind, name, body) in enumerate(FENCES):
         if kind != "python" or name:
             continue
-        code += body + "\n"
+        code += f"{body}\nprint({END!r})\n"
         after = FENCES[number + 1]
-        told += after[2] if after[0] == "text" else ""
-        (tmp_path / "tutorial.py").write_text(code)
-        assert do(["python", "tutorial.py"], tmp_path) == told
-        steps += 1
-    assert steps >= 8
+        expected.append(after[2] if after[0] == "text" else "")
+    assert len(expected) >= 8
+    (tmp_path / "tutorial.py").write_text(code)
+    *told, _ = do(["python", "tutorial.py"], tmp_path).split(f"{END}\n")
+    assert told == expected
 
 
 def test_the_program_that_is_killed_is_gone_on_with_as_the_page_says(tmp_path: Path) -> None:
