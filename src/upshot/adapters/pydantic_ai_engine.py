@@ -453,11 +453,10 @@ class _Work:
             Parked: Some are unanswered.
         """
         waits: list[Pending] = [*self._run.tools.pending]
-        ours = {one.call_id for one in self._run.tools.pending}
         approvals: dict[str, object] = {}
         results: dict[str, object] = {}
         for call in requests.approvals:
-            if call.tool_call_id in ours:
+            if self._run.tools.is_waiting(call.tool_call_id):
                 continue
             try:
                 approvals[call.tool_call_id] = await self._is_approved(call)

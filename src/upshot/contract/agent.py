@@ -7,7 +7,14 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, TypeAlias, cast
 
-from upshot.contract.agent_spec import AgentCard, AgentSpec, Handoff, RunInfo, handoff_tool_name
+from upshot.contract.agent_spec import (
+    AgentCard,
+    AgentSpec,
+    Handoff,
+    RunInfo,
+    handoff_tool_name,
+    tool_name_of_id,
+)
 from upshot.contract.base.checks import (
     ANYTHING,
     Allowed,
@@ -75,7 +82,9 @@ Instructions: TypeAlias = "str | Callable[[Run], str | Awaitable[str]]"
 # The parameter of ToolContext is the type of dependencies that a tool needs.
 DependentTool: TypeAlias = "Callable[Concatenate[ToolContext[Deps], ...], object]"
 # A plain function may take any parameters; the tool layer reads its signature.
-ToolItem: TypeAlias = "DependentTool[Deps] | Tool | str | Callable[..., object] | Iterable[Tool]"
+AgentItem: TypeAlias = "Agent[Any] | AgentTool"
+NativeTool: TypeAlias = "Tool | AgentItem | str | Iterable[Tool]"
+ToolItem: TypeAlias = "DependentTool[Deps] | NativeTool | Callable[..., object]"
 Made: TypeAlias = "Deps | Awaitable[Deps] | AbstractAsyncContextManager[Deps]"
 DependencyFactory: TypeAlias = "Callable[[RunInfo], Made[Deps]]"
 
@@ -89,8 +98,9 @@ class Agent(Generic[T, Deps], metaclass=ArgumentsMeta):
         model: "provider:name" or a ``Model``; None if the run provides one.
         name: A name to show to users; None is the id.
         instructions: A text, or a function of the run that is called once per attempt.
-        tools: Tools, functions, tool sets or names. None means that the agent has no tools and sets
-            no restriction; a sequence is the allow-list.
+        tools: Tools, functions, tool sets, agents or names. None means that the agent has no tools
+            and sets no restriction; a sequence is the allow-list. An agent is called as a tool, see
+            ``as_tool``.
         output_type: A msgspec, pydantic or dataclass type, a JSON Schema, or None for text.
         handoffs: Agents that it may hand over to: a Handoff, an Agent or an id.
         observers: Notified of what happens, in this order.
@@ -172,6 +182,45 @@ class Agent(Generic[T, Deps], metaclass=ArgumentsMeta):
         """
         return replace(self, **cast("dict[str, Any]", changes))
 
+    def as_tool(
+        self,
+        *,
+        name: str | None = None,
+        description: str | None = None,
+        input: type[Any] | JsonObject | None = None,
+        approval: bool | None = None,
+        timeout_s: float | None = None,
+    ) -> AgentTool:
+        """Return this agent as a tool of another agent, which gets its answer.
+
+        Each call is a child run with its own log, within the budget of the run that makes it. If
+        the child run waits for an answer, the whole run parks, and both resume.
+
+        Args:
+            name: The name that the model calls; None is the agent's id, with ``_`` for every
+                character that a name cannot have.
+            description: What the model reads about it; None is the description of the agent's card.
+            input: The type of the arguments: a msgspec, pydantic or dataclass type, or the JSON
+                Schema of an object. The agent's request is then the arguments as JSON, and its
+                board has each of them. None is one text, ``request``.
+            approval: Whether a call needs the user's approval, besides what the agent's own tools
+                need; None is no.
+            timeout_s: Seconds for one call; None is no limit besides the budget.
+
+        Raises:
+            Misuse: The agent has handoffs, or an argument has the wrong type.
+        """
+        if self.handoffs:
+            raise Misuse(
+                f"agent {self.id!r} may hand its request over, so it cannot be a tool, which "
+                "answers its caller: use agent.but(handoffs=()).as_tool()"
+            )
+        if description is None:
+            about = "" if self.card is None else self.card.description
+            description = about or f"Asks the agent {self.name or self.id} and returns its answer."
+        name = tool_name_of_id(self.id) if name is None else name
+        return AgentTool(self, name, description, input, approval, timeout_s)
+
     def spec(self) -> AgentSpec:
         """Return this agent as plain data that can be stored and sent.
 
@@ -221,6 +270,27 @@ class Agent(Generic[T, Deps], metaclass=ArgumentsMeta):
             yield "compaction"
 
 
+@dataclass(frozen=True, eq=False)
+class AgentTool:
+    """An agent that is called as a tool; made by ``Agent.as_tool``.
+
+    Attributes:
+        agent: The agent.
+        name: The name that the model calls.
+        description: What the model reads about it.
+        input: The type of its arguments; None is one text.
+        approval: Whether a call needs the user's approval.
+        timeout_s: Seconds for one call; None is no limit besides the budget.
+    """
+
+    agent: Agent[Any]
+    name: str
+    description: str
+    input: type[Any] | JsonObject | None
+    approval: bool | None
+    timeout_s: float | None
+
+
 def handoffs_of(agent: Agent[Any]) -> tuple[Handoff, ...]:
     """Return the handoffs of *agent*, each converted to a ``Handoff``."""
     return tuple(map(_to_handoff, agent.handoffs))
@@ -256,6 +326,12 @@ def _read_tools(items: Iterable[object], taken: dict[str, object]) -> tuple[obje
     """
     found: list[object] = []
     for item in items:
+        if isinstance(item, Agent):
+            item = cast("Agent[Any]", item).as_tool()  # noqa: PLW2901
+        if isinstance(item, AgentTool):
+            _add_name(item, taken)
+            found.append(item)
+            continue
         check_tool_item(item)
         if not isinstance(item, str):
             if hasattr(item, "parameters") or callable(item):

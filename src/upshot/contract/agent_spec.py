@@ -187,7 +187,12 @@ def handoff_tool_name(agent_id: str) -> str:
     It is the id in lower case, with ``_`` for every character outside [a-z0-9_]; an empty id gives
     ``transfer_to_unknown``.
     """
-    return "transfer_to_" + (re.sub(r"[^a-z0-9_]", "_", agent_id.lower()) or "unknown")
+    return f"transfer_to_{tool_name_of_id(agent_id)}"
+
+
+def tool_name_of_id(agent_id: str) -> str:
+    """Return *agent_id* in the characters of a tool's name: see ``handoff_tool_name``."""
+    return re.sub(r"[^a-z0-9_]", "_", agent_id.lower()) or "unknown"
 
 
 class AgentSpec(Root, frozen=True, kw_only=True, metaclass=CheckedMeta):

@@ -13,7 +13,7 @@ from msgspec import convert
 from msgspec.structs import replace
 
 from upshot.clock import SYSTEM_CLOCK
-from upshot.contract.agent import Agent, handoffs_of
+from upshot.contract.agent import Agent, AgentTool, handoffs_of
 from upshot.contract.agent_spec import AgentSpec, Handoff, RunInfo
 from upshot.contract.base.secrets import MARKS_OPTION
 from upshot.contract.base.structs import JsonObject, Local
@@ -46,6 +46,7 @@ from upshot.runs.plan import (
 )
 from upshot.runs.redaction import name_marks
 from upshot.runs.run_context import current_run
+from upshot.runs.services.agent_tools import with_agents
 from upshot.runs.services.handoff_tools import handoff_tools
 from upshot.state.run_state import RunState
 from upshot.state.summary import OWNERS
@@ -64,6 +65,8 @@ _OPTIONS_OF_NO_EFFECT = frozenset({"journal"})
 _GUARDS = ("gates", "on_pre_tool_use", "pacer", "policy", "priority")
 _KEY = "_known"
 _NOTHING = Request("")
+# Items of an agent's tools that never change.
+_FIXED = (Tool, AgentTool, FunctionType)
 
 
 class AgentSetup(msgspec.Struct, eq=False):
@@ -110,9 +113,10 @@ def _make_setup(agent: Agent[Any]) -> AgentSetup:
         check_hooks(name, getattr(agent, name), methods)
     own = agent.tools
     # A name is looked up among the call's tools, and a toolset may change between calls.
-    is_fixed = own is not None and all(isinstance(item, Tool | FunctionType) for item in own)
+    is_fixed = own is not None and all(isinstance(item, _FIXED) for item in own)
     tools = None
     if own is not None and is_fixed:
+        own = with_agents(own)
         tools = resolve_tools((*own, *handoff_tools(agent.handoffs)) if agent.handoffs else own)
     is_fixed = is_fixed or own is None
     # A model given by name is resolved again each time, because its key may have changed.
@@ -489,8 +493,8 @@ def _settings(agent: Agent[Any], options: RunOptions) -> Any:
 
 
 def _tools(agent: Agent[Any], options: RunOptions) -> Any:
-    named = items_of(options, "tools")
-    own = named if agent.tools is None else agent.tools
+    named = with_agents(items_of(options, "tools"))
+    own = named if agent.tools is None else with_agents(agent.tools)
     if not own and not agent.handoffs:
         return ()
     if agent.handoffs:

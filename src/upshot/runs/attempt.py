@@ -241,7 +241,7 @@ async def work_on(context: RunContext, run: Run, host: RunHost) -> None:
     """
     plan, recorder = context.plan, context.recorder
     park_again(context)
-    current_run.set(context.link())
+    current_run.set(context.link(child=run.child))
     if plan.agent.instructions is not None:
         run.instruct(await _instructions(context, run))
     if plan.handoffs:

@@ -201,10 +201,11 @@ class OutputType:
         self._build = build
 
     @classmethod
-    def of(cls, output_type: object) -> OutputType:
+    def of(cls, output_type: object, *, what: str = "output_type") -> OutputType:
         """Return the OutputType for an agent's ``output_type``.
 
         Args:
+            what: What it is, for messages.
             output_type: None or ``str`` for text; a JSON Schema; or a msgspec, pydantic,
                 dataclass or plain typing type.
 
@@ -214,14 +215,14 @@ class OutputType:
         if output_type is None or output_type is str:
             return cls(None, lambda value: value)
         if isinstance(output_type, dict):
-            return _of_schema(cast("JsonObject", output_type))
+            return _of_schema(cast("JsonObject", output_type), what)
         if hasattr(output_type, "model_json_schema"):
             model = cast("Any", output_type)
             return cls(
                 model.model_json_schema(),
                 _validator_of(model.model_validate_json, model.model_validate),
             )
-        return _of_type(output_type)
+        return _of_type(output_type, what)
 
     def parse(self, text: str) -> Json:
         """Parse and validate an answer.
@@ -256,14 +257,14 @@ class OutputType:
             raise ValueError(f"the answer does not have the form asked for: {error}") from error
 
 
-def _of_schema(schema: JsonObject) -> OutputType:
+def _of_schema(schema: JsonObject, what: str) -> OutputType:
     import jsonschema_rs
 
     try:
         validator = jsonschema_rs.validator_for(schema, offline=True)
     except (jsonschema_rs.ValidationError, jsonschema_rs.ReferencingError, ValueError) as error:
         text = " ".join(str(error).split())
-        raise Misuse(f"output_type is not a JSON Schema: {text}") from error
+        raise Misuse(f"{what} is not a JSON Schema: {text}") from error
 
     def check(value: Json) -> Json:
         faults = [
@@ -277,7 +278,7 @@ def _of_schema(schema: JsonObject) -> OutputType:
     return OutputType(schema, check)
 
 
-def _of_type(output_type: Any) -> OutputType:
+def _of_type(output_type: Any, what: str) -> OutputType:
     try:
         (schema,), components = msgspec.json.schema_components(
             [output_type], ref_template="#/$defs/{name}"
@@ -286,7 +287,7 @@ def _of_type(output_type: Any) -> OutputType:
         if "pydantic" in sys.modules and (found := _of_pydantic(output_type)) is not None:
             return found
         raise Misuse(
-            f"output_type {output_type!r} has no JSON Schema: give a msgspec Struct, a pydantic "
+            f"{what} {output_type!r} has no JSON Schema: give a msgspec Struct, a pydantic "
             f"model, a dataclass or a JSON Schema ({error})"
         ) from error
     if components:

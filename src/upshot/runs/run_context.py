@@ -10,11 +10,11 @@ import asyncio
 import contextlib
 import hashlib
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
 from copy import deepcopy
 from datetime import timedelta
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import msgspec
 
@@ -41,6 +41,7 @@ from upshot.tools.catalog import catalog_of
 from upshot.tools.toolbox import Toolbox
 
 if TYPE_CHECKING:
+    from upshot.contract.result import AgentResult
     from upshot.runs.replay.recording import Recording
     from upshot.runs.waits import Parking
 
@@ -50,6 +51,9 @@ CUT = Interrupt("cut")
 """Asks a child run to end silently; it continues in that other session."""
 
 
+StartChild: TypeAlias = "Callable[..., Awaitable[AgentResult[Any]]]"
+
+
 class ParentLink(msgspec.Struct, frozen=True, eq=False):
     """The run that is the parent of runs started here. It may be in another thread's event loop.
 
@@ -57,11 +61,13 @@ class ParentLink(msgspec.Struct, frozen=True, eq=False):
         context: The context of that run.
         loop: The event loop in which it runs.
         is_hooks: Whether its hooks, and not its engine, start runs here.
+        child: Starts a child run of it; None in hooks.
     """
 
     context: RunContext
     loop: asyncio.AbstractEventLoop
     is_hooks: bool = False
+    child: StartChild | None = None
 
     @property
     def is_near(self) -> bool:
@@ -352,9 +358,9 @@ class RunContext:
             )
         return self._handoffs
 
-    def link(self, *, is_hooks: bool = False) -> ParentLink:
+    def link(self, *, is_hooks: bool = False, child: StartChild | None = None) -> ParentLink:
         """Return the link that runs started inside this one inherit."""
-        return ParentLink(self, asyncio.get_running_loop(), is_hooks)
+        return ParentLink(self, asyncio.get_running_loop(), is_hooks, child)
 
     def duration_ms(self) -> int:
         """Return the milliseconds since the run started, including the time between sessions."""

@@ -17,7 +17,7 @@ from upshot.contract.base.enums import Effect
 from upshot.contract.base.json_values import canonical_json
 from upshot.contract.base.structs import Json, JsonObject
 from upshot.contract.effects import EffectClaim
-from upshot.contract.pending import PendingApproval, TaintOrigin
+from upshot.contract.pending import Pending, PendingApproval, TaintOrigin
 from upshot.contract.protocols import Clock
 from upshot.contract.settings import Budget
 from upshot.contract.tool_calls import (
@@ -48,6 +48,19 @@ from upshot.tools.repetition import (
 if TYPE_CHECKING:
     from upshot.tools.gates.pipeline import Denial, GatePipeline, Repeat
     from upshot.tools.provenance.call_judge import CallJudge
+
+
+class AgentWaits(Exception):
+    """Raised by a body whose agent waits for an answer. The call stays open; a later session makes
+    it again, and the agent resumes.
+
+    Attributes:
+        pending: What the agent waits for.
+    """
+
+    def __init__(self, pending: tuple[Pending, ...]) -> None:
+        super().__init__(f"waits for {len(pending)} answers")
+        self.pending = pending
 
 
 class RememberedApprovals:
@@ -341,6 +354,7 @@ class CallState:
         approval: The approval or refusal.
         pending: The question to the user while it is parked.
         follows: The id of the parked equal call that it waits for; "" for none.
+        waits: What the agent that its body ran waits for; empty if it does not wait.
         resources: What it touches, None for anything.
         is_deduplicated: Whether it has entered the turn's deduplication and not left it. That
             also sets ``is_stale``, ``is_overtaken`` and ``ended`` (see ``repetition``).
@@ -407,6 +421,7 @@ class CallState:
     approval: ApprovalRecord | None = None
     pending: PendingApproval | None = None
     follows: str = ""
+    waits: tuple[Pending, ...] = ()
     resources: frozenset[str] | None = None
     is_deduplicated: bool = False
     is_stale: bool = False

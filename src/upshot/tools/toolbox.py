@@ -401,13 +401,29 @@ class Toolbox:
 
     @property
     def pending(self) -> tuple[PendingApproval, ...]:
-        """The questions to the user about parked calls, in call order."""
+        """The questions to the user about parked calls, in call order.
+
+        Those of agents that calls run come last. They and those of a replay may be any ``Pending``.
+        """
         known = self.known_outcomes
         if known is not None and known.pending is not None:
-            # Engines use it only to park; in a replay it may include a call of unknown effect.
             return cast("tuple[PendingApproval, ...]", known.pending())
         parked = self._state.parked.values()
-        return tuple(call.pending for call in parked if call.pending is not None)
+        own = tuple(call.pending for call in parked if call.pending is not None)
+        if not self._state.agents:
+            return own
+        inside = [one for call in self._state.agents.values() for one in call.waits]
+        return (*own, *cast("list[PendingApproval]", inside))
+
+    def pending_of(self, call_id: str) -> tuple[Pending, ...]:
+        """Return what a parked call waits for: its own question, or those of the agent it runs."""
+        agent = self._state.agents.get(call_id)
+        own = (one for one in self.pending if getattr(one, "call_id", "") == call_id)
+        return tuple(own) if agent is None else agent.waits
+
+    def is_waiting(self, call_id: str) -> bool:
+        """Whether a call is parked."""
+        return self._state.waiting(call_id) is not None
 
     def question_about(self, call_id: str) -> PendingApproval | None:
         """Return the question about a parked call, or about the equal call it waits for."""

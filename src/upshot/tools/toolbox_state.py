@@ -156,6 +156,7 @@ class ToolboxState:
         times_asked: How many questions were asked about calls with an id, settled or not.
         parked: Calls that wait for the user, by id.
         followers: Calls that wait for an equal one that is parked.
+        agents: Calls whose agents wait for answers, by id.
         fenced: Calls whose results are shown as untrusted, by id and tool.
         untrusted: Ids of artifacts that may contain untrusted content.
         slots: The limits of concurrent bodies by tool, "" for all tools.
@@ -190,6 +191,7 @@ class ToolboxState:
     times_asked: Counter[str] = field(init=False)
     parked: dict[str, CallState] = field(init=False)
     followers: list[CallState] = field(init=False)
+    agents: dict[str, CallState] = field(init=False)
     fenced: set[tuple[str, str]] = field(init=False)
     untrusted: set[str] = field(init=False)
     slots: dict[str, asyncio.Semaphore] = field(init=False)
@@ -201,7 +203,7 @@ class ToolboxState:
     def __post_init__(self) -> None:
         self.told, self.made, self.leftover = set(), Counter(), Counter()
         self.asked, self.times_asked, self.parked, self.followers = {}, Counter(), {}, []
-        self.fenced, self.untrusted, self.slots = set(), set(), {}
+        self.fenced, self.untrusted, self.slots, self.agents = set(), set(), {}, {}
         # Weak, so that the turn does not refer back here and need the garbage collector.
         state = ref(self)
 
@@ -362,11 +364,24 @@ class ToolboxState:
             first, *self.followers[len(self.followers) :] = followers
             self.park(first, msgspec.structs.replace(pending, call_id=first.call_id))
 
+    def stop_waiting(self, call: CallState) -> bool:
+        """Stop a parked call from waiting; returns whether it was waiting."""
+        if self.parked.get(call.call_id) is call and call.pending is not None:
+            self.follow_on(self.unpark(call.call_id)[1:], call.pending)
+        elif call in self.followers:
+            self.followers.remove(call)
+        elif self.agents.pop(call.call_id, None) is None:
+            return False
+        call.pending, call.follows = None, ""
+        return True
+
     def waiting(self, call_id: str) -> CallState | None:
-        """Return the call with this id that waits for the user, or for one that does; or None."""
-        parked = self.parked.get(call_id)
-        if parked is not None:
-            return parked
+        """Return the call with this id that waits for the user, itself or through its agent, or for
+        an equal one that does; or None.
+        """
+        found = self.parked.get(call_id) or self.agents.get(call_id)
+        if found is not None:
+            return found
         return next((one for one in self.followers if one.call_id == call_id), None)
 
     def is_question_of(self, answer: Approve | Deny | Edit, pending: PendingApproval) -> bool:

@@ -534,7 +534,7 @@ async def _call_tool(walk: Walk, task: ToolTask, board: Board, call_id: str) -> 
     run.tools.new_turn()
     outcomes = await run.tools.dispatch([call])
     if not outcomes:
-        raise Parked(*(wait for wait in run.tools.pending if wait.call_id == call_id))
+        raise Parked(*run.tools.pending_of(call_id))
     return _output_of(outcomes[0])
 
 

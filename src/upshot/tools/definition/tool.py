@@ -186,6 +186,8 @@ class Tool(Generic[P, R_co]):
     public_name: str = ""
     # Not a field: a handoff is ordered like a write, but changes nothing outside the run.
     reaches_outside = True
+    # The same: its body only runs an agent, whose own limits hold.
+    runs_agent = False
 
     def __post_init__(self) -> None:
         check_tool(vars(self))

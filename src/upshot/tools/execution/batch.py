@@ -12,7 +12,7 @@ import msgspec
 
 from upshot.contract.events import ToolSettled
 from upshot.contract.tool_calls import ToolDenied, ToolFailure, ToolRecord, outcome_blocks_tool
-from upshot.tools.call_state import CallState
+from upshot.tools.call_state import AgentWaits, CallState
 from upshot.tools.execution.call_execution import run_call, verify_effect
 from upshot.tools.execution.executor import GRACE_S, Stopped
 from upshot.tools.execution.locks import Claim, Locks
@@ -291,7 +291,11 @@ class Batch:
             if call.outcome is None:
                 if call.is_deduplicated:
                     call.turn.deduplication.begin(call)
-                outcome = await run_call(self._state, call)
+                try:
+                    outcome = await run_call(self._state, call)
+                except AgentWaits as error:
+                    call.waits, self._state.agents[call.call_id] = error.pending, call
+                    return
                 # Settled already if a cancelled batch could not wait for it.
                 if call.record is None:
                     call.outcome = outcome
@@ -399,22 +403,11 @@ class Batch:
             if call.wait is not None:
                 call.wait.cancel()
                 call.wait = None
-            waits = call.pending is not None or bool(call.follows)
-            if waits and not (parked and self._unpark(call)):
+            waits = call.pending is not None or bool(call.follows or call.waits)
+            if waits and not (parked and self._state.stop_waiting(call)):
                 continue
-            self._settle_cancelled(call, ended=False)
-
-    def _unpark(self, call: CallState) -> bool:
-        """Stop a parked call from waiting; returns whether it was waiting."""
-        state = self._state
-        if state.parked.get(call.call_id) is call and call.pending is not None:
-            state.follow_on(state.unpark(call.call_id)[1:], call.pending)
-        elif call in state.followers:
-            state.followers.remove(call)
-        else:
-            return False
-        call.pending, call.follows = None, ""
-        return True
+            # An agent that waits works no more.
+            self._settle_cancelled(call, ended=bool(call.waits))
 
     async def _finish(self) -> None:
         """Cancel all bodies and wait for them, at most for the grace, whatever happens."""

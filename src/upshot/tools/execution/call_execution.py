@@ -22,11 +22,12 @@ from upshot.contract.tool_calls import (
 from upshot.contract.tool_context import CancelToken, Progress, ToolContext, make_context
 from upshot.errors import JournalError
 from upshot.tools.artifacts import READER_NAME
-from upshot.tools.call_state import CallState, running_call
+from upshot.tools.call_state import AgentWaits, CallState, running_call
 from upshot.tools.definition.tool_options import ProcessLimits
 from upshot.tools.execution.effect_claim import refused_by_ledger, settlement_of
 from upshot.tools.execution.executor import (
     BodyEnd,
+    Raised,
     Stopped,
     run_body,
 )
@@ -59,6 +60,7 @@ async def run_call(state: ToolboxState, call: CallState) -> ToolOutcome:
 
     Raises:
         JournalError: The intent could not be logged; the body did not start.
+        AgentWaits: The body ran an agent, which waits for an answer.
     """
     if state.held is not None:
         # The run is being released to another session, which will make this call.
@@ -72,7 +74,7 @@ async def run_call(state: ToolboxState, call: CallState) -> ToolOutcome:
     began = state.clock.monotonic()
     try:
         return await _mask_and_store(state, call, await _run_on(state, call))
-    except JournalError:
+    except (JournalError, AgentWaits):
         raise
     except Exception as error:  # whatever fails, the call gets its one outcome
         elapsed_ms = round((state.clock.monotonic() - began) * 1000)
@@ -145,6 +147,8 @@ async def _run_once(state: ToolboxState, call: CallState) -> ToolOutcome:
         finally:
             running_call.reset(outer)
     is_abandoned = False
+    if isinstance(ending, Raised) and isinstance(ending.error, AgentWaits):
+        raise ending.error
     if isinstance(ending, Stopped):
         is_abandoned = not ending.ended
         # The run warns about bodies that are still running when it ends.
@@ -163,7 +167,7 @@ async def _run_once(state: ToolboxState, call: CallState) -> ToolOutcome:
 
 def _timeout_s(call: CallState) -> float | None:
     own, left = call.known_tool.timeout_s, call.turn.remaining_s()
-    if own is None:
+    if own is None and not call.known_tool.runs_agent:
         own = call.turn.budget.tool_timeout_s
     if own is None or left is None:
         return left if own is None else own
