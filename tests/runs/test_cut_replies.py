@@ -11,6 +11,7 @@ import pytest
 
 from upshot import (
     Agent,
+    AgentError,
     ModelResponse,
     Text,
     ToolCall,
@@ -135,6 +136,15 @@ def test_a_refusal_is_the_content(way: Way) -> None:
     )
     assert [one.code for one in result.warnings] == ["refusal"]
     assert to_execution_result(result)["content"] == "I will not."
+
+
+@WAYS
+def test_a_refusal_that_was_cut_off_by_a_fault_is_none(way: Way) -> None:
+    down = AgentError("connection", "the line is down")
+    model = ScriptedModel([ModelResponse(refusal="I will", error=down)])
+    result = way(Agent("a", model=model, retry=None))
+    assert result.error is not None
+    assert (result.error.code, result.warnings) == ("connection", ())
 
 
 @WAYS

@@ -11,7 +11,7 @@ from typing import Any, Final, NoReturn, TypedDict
 
 import msgspec
 
-from upshot.contract.base.enums import FinishReason, Origin
+from upshot.contract.base.enums import ErrorCode, FinishReason, Origin
 from upshot.contract.error import RunWarning
 from upshot.contract.events import UsageReported
 from upshot.contract.message import ServerToolBlock, Text
@@ -254,8 +254,9 @@ def _warn_of_reply(
             _warn_of_left_out(context, request, provider)
     if purpose:
         return
-    if response.refusal:
-        refused = response.refusal
+    refused, error = response.refusal, response.error
+    # A reply that failed on its way may have been anything.
+    if refused and (error is None or error.code == ErrorCode.REFUSAL):
         context.recorder.warn(RunWarning(code="refusal", message=refused, origin=Origin.MODEL))
     finish = response.finish_reason
     if response.error is None and finish is not None and finish in _CUT_REPLIES:
