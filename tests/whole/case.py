@@ -125,7 +125,8 @@ class Case:
             there, after which another one continues).
         engine: What drives it: "loop"; "handoff" from a to b; or one with b and c as child
             runs: "script" (b, then a itself), "graph" (b, then c), "machine" (the same),
-            "parallel" (a graph with both at the same time), or "tool" (a's tool runs b).
+            "parallel" (a graph with both at the same time), "tool" (a's tool runs b), or "agent"
+            (b is a tool of a).
         has_fallback: Whether a second model is called if the first one fails.
         limit: A limit of the run's budget, and its value.
         compaction: What replaces older messages: "", "nothing" or "model".
@@ -181,8 +182,13 @@ ENGINES = {
     "machine": "bc",
     "parallel": "bc",
     "tool": "ab",
+    "agent": "ab",
 }
 """The engines, and the agents that each calls, in order."""
+
+
+TO_B = {"handoff": "transfer_to_b", "tool": "ask_b", "agent": "b"}
+"""The tools by which a leads to b."""
 
 
 def calls_in(scripts: dict[str, tuple[Reply, ...]]) -> Iterator[Call]:
@@ -195,7 +201,7 @@ def _with_way_to_b(scripts: dict[str, tuple[Reply, ...]], engine: str) -> dict[s
     key = script_key(0, 0, "a")
     *others, last = scripts[key]
     turn = len(others)
-    call = Call("ask_b" if engine == "tool" else "transfer_to_b", f"{key}.{turn}/0", f"b{turn}")
+    call = Call(TO_B[engine], f"{key}.{turn}/0", f"b{turn}")
     to_b = replace(last, calls=(call,), finish="")
     if engine == "handoff":
         return {**scripts, key: (*others, to_b)}
@@ -228,7 +234,7 @@ class _Maker:
         # The other two dialects have no calls without ids.
         named = len(IDS) - (self._dialect not in ("chat", "gemini"))
         self._naming = rng.choice(IDS[:named])
-        self._engine = engine = rng.choices([*ENGINES], weights=(8, 2, 2, 2, 2, 1, 2))[0]
+        self._engine = engine = rng.choices([*ENGINES], weights=(8, 2, 2, 2, 2, 1, 2, 3))[0]
         revisions = rng.choice((0, 0, 0, 1, 2)) if engine == "loop" else 0
         tasks = 2 if engine == "loop" and not revisions and rng.random() < 0.15 else 1
         self._has_fallback = False
@@ -238,13 +244,13 @@ class _Maker:
             for attempt in range(revisions + 1)
             for agent in ENGINES[engine]
         }
-        if engine in ("handoff", "tool"):
+        if engine in TO_B:
             scripts = _with_way_to_b(scripts, engine)
         path = rng.choice(DOORS if rng.random() < 0.2 else PATHS)
         if tasks > 1:
             path = "conversation"
         limit = rng.choice(LIMITS) if rng.random() < 0.15 and path not in DOORS else None
-        if limit is not None and limit[0] == "max_tool_calls" and engine in ("handoff", "tool"):
+        if limit is not None and limit[0] == "max_tool_calls" and engine in TO_B:
             # The call that leads to b may be denied.
             limit = None
         if revisions and path in DOORS[1:]:

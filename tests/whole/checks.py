@@ -358,7 +358,7 @@ def expected_end(case: Case, task: int) -> tuple[str | None, str | None]:
                 code, text = _fails(case, reply), reply.text or reply.refusal
                 if code is not None:
                     break
-            if code is not None and not (case.engine == "tool" and agent == "b"):
+            if code is not None and not (case.engine in ("tool", "agent") and agent == "b"):
                 # The tool reports it, and agent a continues.
                 return code, text if code == "content_filter" else None
     return None, text

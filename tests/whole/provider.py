@@ -221,8 +221,8 @@ def _turn(reply: Reply) -> Turn:
 
 def arguments_of(call: Call) -> str:
     """Return the arguments of *call* as the provider writes them."""
-    way = {"transfer_to_b": "reason"}.get(call.tool, "way")
-    whole = json.dumps({"tag": call.tag, way: call.way} if way == "way" else {way: call.tag})
+    given = {"transfer_to_b": {"reason": call.tag}, "b": {"request": f"Task #0: go. {call.tag}"}}
+    whole = json.dumps(given.get(call.tool, {"tag": call.tag, "way": call.way}))
     return whole[:-8] if call.is_malformed else whole
 
 

@@ -42,7 +42,7 @@ def fault_of_text(case: Case, text: str, result: AgentResult[Any]) -> str | None
     if not (result.success and case.is_calm):
         return None
     # The text of an agent that a tool runs is not shown.
-    agents = "a" if case.engine == "tool" else ENGINES[case.engine]
+    agents = "a" if case.engine in ("tool", "agent") else ENGINES[case.engine]
     said = "\n\n".join(
         reply.text or reply.refusal
         for attempt in range(result.attempts)

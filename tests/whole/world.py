@@ -195,6 +195,8 @@ class Life:
                 return [a.but(engine=ScriptEngine(partial(_script, b)))]
             case "tool":
                 return [a.but(tools=[*tools, _asks(b)])]
+            case "agent":
+                return [a.but(tools=[*tools, b])]
             case "graph" | "parallel" as kind:
                 nodes: dict[str, Any] = {"b": AgentTask(b, TASK), "c": AgentTask(c, TASK)}
                 if kind == "parallel":
