@@ -14,7 +14,10 @@ from upshot.cli.commands import upshot
 
 __all__ = ["command"]
 
-TEXT = (Path(__file__).resolve().parents[2] / "docs" / "cli.md").read_text("utf-8")
+ROOT = Path(__file__).resolve().parents[2]
+TEXT = (ROOT / "docs" / "cli.md").read_text("utf-8")
+PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
+NAMED = re.compile(r"(?:`|^\$ )upshot ([a-z][^`;\n]*)", re.MULTILINE)
 BLOCK = re.compile(r"^```console\n(.*?)^```", re.MULTILINE | re.DOTALL)
 PYTHON = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 OPTIONS = [
@@ -70,3 +73,17 @@ def test_every_option_is_named_for_its_command(name: str, option: str) -> None:
     shared = TEXT.partition("## Options that many")[2].partition("\n## ")[0]
     rows = [row.split("|") for row in shared.splitlines() if f"`{option}" in row]
     assert own or any(name in re.split(r", |\s", row[3]) or " all " in row[3] for row in rows)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_command_that_a_page_names_exists(page: Path) -> None:
+    for said in NAMED.findall(page.read_text("utf-8")):
+        group, words = upshot, said.split()
+        while (
+            isinstance(group, click.Group) and words and words[0].isalpha() and words[0].islower()
+        ):
+            assert words[0] in group.commands, said
+            group, *words = group.commands[words[0]], *words[1:]
+        known = {name for one in group.params for name in (*one.opts, *one.secondary_opts)}
+        options = {word.partition("=")[0] for word in words if word.startswith("--")}
+        assert options <= known | {"--help", "--"}, said
