@@ -1,9 +1,10 @@
-"""Submits runs to an App, works on them, and serves it."""
+"""Submits runs to an App, works on them, and serves it; serves the gateway."""
 
 from __future__ import annotations
 
 import asyncio
 import importlib.util
+import inspect
 import math
 import os
 import signal
@@ -12,19 +13,18 @@ import sys
 import webbrowser
 from collections.abc import Generator
 from contextlib import contextmanager, nullcontext
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import urlsplit
 
 from rich.text import Text
 
 from upshot.cli.approve import user_name
 from upshot.cli.listing import plain_table
-from upshot.cli.loading import Target, load_app
+from upshot.cli.loading import Target, choose, load_app
 from upshot.cli.lookup import DEFAULT_JOURNAL, new_journal, read_moment
 from upshot.cli.terminal import Terminal
 from upshot.contract.agent import Agent
 from upshot.contract.base.words import clean
-from upshot.contract.codec import encode
 from upshot.contract.model_calls import Request
 from upshot.errors import Misuse, need_of_extra
 from upshot.fleet.app import App
@@ -56,7 +56,6 @@ async def submit_run(
     key: str,
     priority: int,
     journal: str,
-    as_json: bool,
 ) -> int:
     """Submit a run, and print its id."""
     app, found = app_of(target, journal)
@@ -70,10 +69,7 @@ async def submit_run(
             key=key or None,
             priority=priority,
         )
-    if as_json:
-        terminal.put_json(encode({"run_id": run.id}))
-    else:
-        terminal.say(run.id)
+    terminal.answer({"run_id": run.id}, run.id)
     return 0
 
 
@@ -262,6 +258,46 @@ async def serve_mcp(terminal: Terminal, *, target: str, journal: str, no_work: b
         terminal.tell(f"serving {', '.join(app.agents)} over standard input and output")
         await serve_stdio(Site(app, user=lambda _: user), user)
     return 0
+
+
+async def run_gateway(
+    terminal: Terminal, *, file: str, user: str, checks: bool, host: str, port: int | None
+) -> int:
+    """Serve the gateway of a file over standard input and output, or over HTTP if *port* is set."""
+    for module in ("mcp", "yaml"):
+        if importlib.util.find_spec(module) is None:
+            raise Misuse(need_of_extra("upshot gateway", "gateway"))
+    from upshot.gateway import check, read_config, serve_http, serve_stdio
+
+    config = read_config(file)
+    if checks:
+        rows = await check(config)
+        width = max((len(name) for name, _ in rows), default=0)
+        for name, fate in rows:
+            terminal.put(f"{name.ljust(width)}  {fate}\n")
+        return 0
+    if port is None:
+        serving = asyncio.ensure_future(serve_stdio(config, user))
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, serving.cancel)
+        try:
+            await serving
+        except asyncio.CancelledError:
+            # Ctrl-C cancels this task; SIGTERM cancels only the serving one.
+            if cast("asyncio.Task[Any]", asyncio.current_task()).cancelling():
+                raise
+        return 0
+    sign_in = choose(Target(config.sign_in), "function", _function) if config.sign_in else None
+    listening = listen(host, port)
+    shown = f"[{host}]" if ":" in host else host
+    async with serve_http(config, user, [shown], sign_in) as application:
+        terminal.tell(f"serving {', '.join(config.servers)}; Ctrl-C ends it")
+        terminal.hint(f"http://{shown}:{listening.getsockname()[1]}/mcp")
+        # The file names the proxies by their own addresses, which no header may replace.
+        return await serve_until_stopped(application, listening, proxy_headers=False)
+
+
+def _function(value: object) -> Any:
+    return value if inspect.isfunction(value) else None
 
 
 def listen(host: str, port: int) -> socket.socket:

@@ -413,8 +413,8 @@ async def answer_run(
     answers = given.read(waiting, editing)
     if not answers:
         terminal.tell(*(Text(line, UNKNOWN_STYLE) for line in effect_lines(activity, is_dead=True)))
-        if shown.as_json:
-            terminal.put_json(encode(list(activity.pending)))
+        if terminal.as_json:
+            terminal.answer(activity.pending)
             return EXIT_CODES[Status.INPUT_REQUIRED]
         answers = _ask(activity, waiting, editing, terminal, by=given.who)
     if not answers:

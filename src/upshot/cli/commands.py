@@ -6,35 +6,19 @@ pass all of theirs on.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
-from contextlib import redirect_stdout
 from typing import Any
 
 import click
 
-from upshot.cli.app_runs import serve_app, serve_mcp, submit_run, work_on_app
+from upshot.cli import app_runs, documents, effect_list, listing, running
 from upshot.cli.approve import Given, answer_run
 from upshot.cli.chat import chat_with_agent
-from upshot.cli.documents import check_file, draw_file, schema_text
-from upshot.cli.effect_commands import effects
-from upshot.cli.gateway import run_gateway
-from upshot.cli.listing import (
-    STATUSES,
-    list_conversations,
-    list_inbox,
-    list_runs,
-    make_journal,
-    prune_runs,
-    redact_conversation,
-    salvage_journal,
-    show_health,
-    show_run,
-)
 from upshot.cli.options import (
     AGENT,
     ANSWER,
     APP,
+    HOST,
     JOURNAL,
     JOURNAL_OF_APP,
     JSON,
@@ -48,16 +32,17 @@ from upshot.cli.options import (
     F,
     Group,
     asks,
+    flag,
     names_agent,
-    number_from,
+    number,
     run_command,
+    seconds,
     shows_run,
+    text,
 )
 from upshot.cli.report import Shown
-from upshot.cli.running import fork_run, replay_run, resume_agent, run_agent, stop_run
 from upshot.cli.terminal import EXIT_CODES, MISUSE, Terminal
 from upshot.contract.base.enums import EFFECTS, Status
-from upshot.contract.codec import encode
 from upshot.errors import JournalError, Misuse
 from upshot.journal.run_list import SORTS
 from upshot.sim.simulator import Simulator, serve_forever, until_signal
@@ -115,19 +100,14 @@ def run(**options: Any) -> int:
     JSON or YAML. REQUEST - reads it from stdin; a machine, or an agent with an engine of its own,
     needs none. The log makes the run resumable; --journal memory: keeps none.
     """
-    return run_command(run_agent, **options)
+    return run_command(running.run_agent, **options)
 
 
 @upshot.command(short_help="Talk with an agent, line by line.")
 @click.argument("target", metavar="FILE.py:AGENT", type=PATH)
 @names_agent
 @JOURNAL
-@click.option(
-    "--conversation",
-    default="",
-    metavar="ID",
-    help="The conversation to start or continue. Default: a new one.",
-)
+@text("--conversation", "ID", "The conversation to start or continue. Default: a new one.")
 @MARKDOWN
 @PROGRESS
 def chat(*, markdown: bool, progress: Any, **options: Any) -> int:
@@ -136,7 +116,7 @@ def chat(*, markdown: bool, progress: Any, **options: Any) -> int:
     Questions of a turn are asked at once. An empty line, Ctrl-D, or Ctrl-C at the prompt ends the
     chat; Ctrl-C in a turn stops the turn.
     """
-    shown = Shown(as_json=False, stream=True, markdown=markdown, progress=progress)
+    shown = Shown(stream=True, markdown=markdown, progress=progress)
     return run_command(chat_with_agent, shown=shown, **options)
 
 
@@ -150,9 +130,7 @@ def chat(*, markdown: bool, progress: Any, **options: Any) -> int:
 @MARKDOWN
 @JSON
 @TAKE_OVER
-@click.option(
-    "--continue-stopped", is_flag=True, help="Also continue a run that was stopped, as by Ctrl-C."
-)
+@flag("--continue-stopped", "Also continue a run that was stopped, as by Ctrl-C.")
 @PROGRESS
 @shows_run
 def resume(*, answer: tuple[tuple[str, str], ...], continue_stopped: bool, **options: Any) -> int:
@@ -166,13 +144,13 @@ def resume(*, answer: tuple[tuple[str, str], ...], continue_stopped: bool, **opt
         if continue_stopped:
             raise Misuse("a run that was stopped waits for no --answer: leave one of the two out")
         return run_command(answer_run, given=Given(answer=answer), goes_on=True, **options)
-    return run_command(resume_agent, continue_stopped=continue_stopped, **options)
+    return run_command(running.resume_agent, continue_stopped=continue_stopped, **options)
 
 
 @upshot.command(short_help="Stop a run, whichever process works on it.")
 @RUN
-@click.option("--now", is_flag=True, help="Cancel it, and wait for its end.")
-@click.option("--reason", default="", metavar="TEXT", help="Why, for its log.")
+@flag("--now", "Cancel it, and wait for its end.")
+@text("--reason", "TEXT", "Why, for its log.")
 @JOURNAL
 @JSON
 def stop(**options: Any) -> int:
@@ -181,20 +159,16 @@ def stop(**options: Any) -> int:
     RUN is an id, the start of one, or last. With --now it is canceled, even if it is queued or
     parked, or its process died. A canceled turn no longer blocks its conversation.
     """
-    return run_command(stop_run, **options)
+    return run_command(running.stop_run, **options)
 
 
 @upshot.command("submit", short_help="Submit a run for a worker.")
 @click.argument("target", metavar="FILE.py[:NAME]", type=PATH)
 @click.argument("text", metavar="REQUEST")
-@click.option("--agent", default="", metavar="ID", help="The agent of the App.")
-@click.option(
-    "--conversation", default="", metavar="ID", help="The conversation that it is a turn of."
-)
-@click.option(
-    "--at", default="", metavar="MOMENT", help="When it becomes due, such as 2027-01-31T08:00."
-)
-@click.option("--key", default="", metavar="KEY", help="The same key returns the same run.")
+@text("--agent", "ID", "The agent of the App.")
+@text("--conversation", "ID", "The conversation that it is a turn of.")
+@text("--at", "MOMENT", "When it becomes due, such as 2027-01-31T08:00.")
+@text("--key", "KEY", "The same key returns the same run.")
 @click.option("--priority", default=0, type=int, metavar="N", help="Higher priorities come first.")
 @asks
 @JOURNAL_OF_APP
@@ -204,61 +178,35 @@ def submit(**options: Any) -> int:
 
     FILE.py means its app, else its only App or agent. REQUEST - reads it from stdin.
     """
-    return run_command(submit_run, **options)
+    return run_command(app_runs.submit_run, **options)
 
 
 def notifies(command: F) -> F:
     """Add the options of a command that sends what waits for people to an address."""
-    url = click.option(
-        "--notify-url",
-        default="",
-        metavar="URL",
-        help="Send inbox items there, signed with UPSHOT_NOTIFY_KEY.",
-    )
-    console = click.option(
-        "--console-url", default="", metavar="URL", help="The address of the console for people."
-    )
+    url = text("--notify-url", "URL", "Send inbox items there, signed with UPSHOT_NOTIFY_KEY.")
+    console = text("--console-url", "URL", "The address of the console for people.")
     return url(console(command))
 
 
 @upshot.command(short_help="Work on the runs that are submitted to an App.")
 @APP
 @JOURNAL_OF_APP
-@click.option(
-    "--concurrency",
-    type=number_from(1),
-    default=50,
-    metavar="N",
-    help="Runs at once, 50 by default.",
-)
-@click.option(
+@number("--concurrency", "Runs at once, 50 by default.", least=1, default=50)
+@seconds(
     "--grace",
-    "grace_s",
-    type=click.FloatRange(min=0),
+    "How long current steps may continue after a signal, 25 by default.",
+    name="grace_s",
     default=25.0,
-    metavar="SECONDS",
-    help="How long current steps may continue after a signal, 25 by default.",
 )
-@click.option(
+@seconds(
     "--park-over",
-    "park_over_s",
-    type=click.FloatRange(min=0),
+    "Release a run that only waits, if for longer than this, 5 by default.",
+    name="park_over_s",
     default=5.0,
-    metavar="SECONDS",
-    help="Release a run that only waits, if for longer than this, 5 by default.",
 )
-@click.option(
-    "--only-same-version", is_flag=True, help="Leave runs alone that started with other code."
-)
-@click.option(
-    "--fed",
-    "is_fed",
-    is_flag=True,
-    help="Used internally: a worker starts processes for single runs so.",
-)
-@click.option(
-    "--list", "lists", is_flag=True, help="Print the runs that are worked on or due, and exit."
-)
+@flag("--only-same-version", "Leave runs alone that started with other code.")
+@flag("--fed", "Used internally: a worker starts processes for single runs so.", name="is_fed")
+@flag("--list", "Print the runs that are worked on or due, and exit.", name="lists")
 @notifies
 def work(**options: Any) -> int:
     """Work on the due runs of an App until SIGTERM or Ctrl-C.
@@ -266,63 +214,49 @@ def work(**options: Any) -> int:
     Then it claims nothing more, lets current steps finish, and leaves the rest to other workers.
     The exit code is 0 if every run was released.
     """
-    return run_command(work_on_app, **options)
+    return run_command(app_runs.work_on_app, **options)
 
 
 @upshot.command(short_help="Serve the console and the protocols of an App.")
 @APP
 @JOURNAL_OF_APP
-@click.option("--host", default="127.0.0.1", metavar="HOST", help="Where, 127.0.0.1 by default.")
-@click.option(
-    "--port",
-    type=number_from(0),
-    default=8321,
-    metavar="N",
-    help="The port, 8321 by default; 0 takes a free one.",
-)
-@click.option("--no-work", is_flag=True, help="Leave the runs to workers.")
-@click.option("--open", "opens", is_flag=True, help="Open the console in the browser.")
-@click.option(
-    "--sign-out", "signs_out", is_flag=True, help="End the sign-ins of all browsers first."
-)
-@click.option(
-    "--trace-url",
-    default="",
-    metavar="URL",
-    help="The address of a run's spans, with {run_id} in it.",
-)
+@HOST
+@number("--port", "The port, 8321 by default; 0 takes a free one.", least=0, default=8321)
+@flag("--no-work", "Leave the runs to workers.")
+@flag("--open", "Open the console in the browser.", name="opens")
+@flag("--sign-out", "End the sign-ins of all browsers first.", name="signs_out")
+@text("--trace-url", "URL", "The address of a run's spans, with {run_id} in it.")
 @notifies
 def serve(**options: Any) -> int:
     """Serve the console, the inbox and the protocols of an App, until SIGTERM or Ctrl-C.
 
     It prints a link that signs in one browser, once, for 30 days or until --sign-out.
     """
-    return run_command(serve_app, **options)
+    return run_command(app_runs.serve_app, **options)
 
 
 @upshot.command(short_help="Serve the agents of an App as MCP tools.")
 @APP
 @JOURNAL_OF_APP
-@click.option("--no-work", is_flag=True, help="Leave the runs to workers.")
+@flag("--no-work", "Leave the runs to workers.")
 def mcp(**options: Any) -> int:
     """Serve the agents of an App as MCP tools over standard input and output.
 
     An MCP client starts it, and it ends when the client closes the input. Runs in progress then
     stay in the journal, and continue when it is started again.
     """
-    return run_command(serve_mcp, **options)
+    return run_command(app_runs.serve_mcp, **options)
 
 
 @upshot.command(short_help="Stand between MCP clients and MCP servers.")
 @click.argument("file", metavar="FILE")
-@click.option("--as", "user", default="", metavar="NAME", help="The user who makes the calls.")
-@click.option("--check", "checks", is_flag=True, help="Print what will happen to each tool.")
-@click.option("--host", default="127.0.0.1", metavar="HOST", help="Where, 127.0.0.1 by default.")
-@click.option(
+@text("--as", "NAME", "The user who makes the calls.", name="user")
+@flag("--check", "Print what will happen to each tool.", name="checks")
+@HOST
+@number(
     "--port",
-    type=number_from(0),
-    metavar="N",
-    help="Serve over HTTP at this port, 0 for a free one; else over standard input and output.",
+    "Serve over HTTP at this port, 0 for a free one; else over standard input and output.",
+    least=0,
 )
 def gateway(**options: Any) -> int:
     """Stand between MCP clients and the MCP servers that FILE names.
@@ -330,14 +264,12 @@ def gateway(**options: Any) -> int:
     Calls of tools go through approvals, conditions and effects that are made once, as FILE says;
     everything else passes through. An MCP client starts it, or reaches it over HTTP.
     """
-    return run_command(run_gateway, **options)
+    return run_command(app_runs.run_gateway, **options)
 
 
 @upshot.command(short_help="Start a new run from a point of another one.")
 @RUN
-@click.option(
-    "--at", type=number_from(0), required=True, metavar="EVENT", help="The last event to keep."
-)
+@number("--at", "The last event to keep.", least=0, metavar="EVENT", required=True)
 @JOURNAL
 @JSON
 def fork(**options: Any) -> int:
@@ -345,7 +277,7 @@ def fork(**options: Any) -> int:
 
     RUN is an id, the start of one, or last.
     """
-    return run_command(fork_run, **options)
+    return run_command(running.fork_run, **options)
 
 
 @upshot.command(short_help="Run an agent against the record of a run.")
@@ -360,14 +292,14 @@ def replay(**options: Any) -> int:
     RUN's agent and model are used unless you name others. No model and no tool is called, and
     nothing is written. The exit code is 1 if there is a difference.
     """
-    return run_command(replay_run, **options)
+    return run_command(running.replay_run, **options)
 
 
 @upshot.command()
 @RUN
 @AGENT
 @click.option("--approve", multiple=True, metavar="ID", help="Approve this call.")
-@click.option("--all", "approve_all", is_flag=True, help="Approve all calls that are not named.")
+@flag("--all", "Approve all calls that are not named.", name="approve_all")
 @click.option(
     "--always",
     type=click.Choice(["tool", "arguments"]),
@@ -375,12 +307,12 @@ def replay(**options: Any) -> int:
     help="The scope of a standing approval.",
 )
 @click.option("--deny", multiple=True, metavar="ID", help="Deny this call.")
-@click.option("--reason", default="", metavar="TEXT", help="The reason of a denial, for the model.")
+@text("--reason", "TEXT", "The reason of a denial, for the model.")
 @click.option(
     "--edit", multiple=True, type=(str, str), metavar="ID JSON", help="Run it with these arguments."
 )
 @ANSWER
-@click.option("--by", default="", metavar="NAME", help="Who answers. Default: the user.")
+@text("--by", "NAME", "Who answers. Default: the user.")
 @click.option("--resume/--no-resume", "goes_on", default=None, help="Whether to continue the run.")
 @names_agent
 @JOURNAL
@@ -400,14 +332,13 @@ def approve(**options: Any) -> int:
 
 
 @click.command(short_help="List what waits for answers, and answer it.")
-@click.option("--conversation", default="", metavar="ID", help="Only items of this conversation.")
-@click.option(
+@text("--conversation", "ID", "Only items of this conversation.")
+@number(
     "--limit",
-    type=number_from(0),
+    "The items of at most this many runs, 0 for all.",
+    least=0,
     default=20,
     show_default=True,
-    metavar="N",
-    help="The items of at most this many runs, 0 for all.",
 )
 def inbox(*, wanted: str, conversation: str, limit: int, **options: Any) -> int:
     """List what waits for answers; with RUN, show it and answer it as approve does."""
@@ -415,7 +346,7 @@ def inbox(*, wanted: str, conversation: str, limit: int, **options: Any) -> int:
         context = click.get_current_context()
         return context.invoke(approve, wanted=wanted, **options)
     given = {name: options[name] for name in ("journal", "as_json")}
-    return run_command(list_inbox, conversation=conversation, limit=limit, **given)
+    return run_command(listing.list_inbox, conversation=conversation, limit=limit, **given)
 
 
 # The options of approve, and the defaults that they come with.
@@ -428,15 +359,10 @@ upshot.add_command(inbox)
 @RUN
 @JOURNAL
 @click.option("--answer/--no-answer", default=True, help="Print the answer at the end.")
-@click.option("--events", is_flag=True, help="List the events, with their numbers, instead.")
-@click.option("--html", default="", metavar="FILE", help="Write the page of the run instead.")
-@click.option("--public", is_flag=True, help="With --html: only what may be public.")
-@click.option(
-    "--without",
-    default="",
-    metavar="PARTS",
-    help="With --html: leave out arguments, results, text; separate by commas.",
-)
+@flag("--events", "List the events, with their numbers, instead.")
+@text("--html", "FILE", "Write the page of the run instead.")
+@flag("--public", "With --html: only what may be public.")
+@text("--without", "PARTS", "With --html: leave out arguments, results, text; separate by commas.")
 @MARKDOWN
 @JSON
 def show(**options: Any) -> int:
@@ -446,7 +372,7 @@ def show(**options: Any) -> int:
     when. With --html it writes one file that any browser opens. RUN is an id, the start of one,
     or last.
     """
-    return run_command(show_run, **options)
+    return run_command(listing.show_run, **options)
 
 
 # Each named as journal.runs() takes it; moments are read from text.
@@ -474,24 +400,14 @@ _FILTERS = (
 @upshot.command()
 @JOURNAL
 @click.option(
-    "--status", type=click.Choice(STATUSES), default=None, help="Only runs with this status."
-)
-@click.option(
-    "--limit",
-    type=number_from(0),
-    default=50,
-    show_default=True,
-    metavar="N",
-    help="The maximum number, 0 for all.",
-)
-@click.option(
-    "--width",
-    type=number_from(40),
+    "--status",
+    type=click.Choice(listing.STATUSES),
     default=None,
-    metavar="N",
-    help="Columns of a line. Default: the terminal's; a pipe gets whole lines.",
+    help="Only runs with this status.",
 )
-@click.option("--conversations", is_flag=True, help="List conversations instead of runs.")
+@number("--limit", "The maximum number, 0 for all.", least=0, default=50, show_default=True)
+@number("--width", "Columns of a line. Default: the terminal's; a pipe gets whole lines.", least=40)
+@flag("--conversations", "List conversations instead of runs.")
 @JSON
 def runs(*, conversations: bool, status: str | None, width: int | None, **options: Any) -> int:
     """List the runs of a log, newest first, or its conversations."""
@@ -499,35 +415,92 @@ def runs(*, conversations: bool, status: str | None, width: int | None, **option
     given = {option: (name, value) for option, (name, value) in found.items() if value}
     if not conversations:
         filters = dict(given.values())
-        return run_command(list_runs, status=status, width=width, filters=filters, **options)
+        return run_command(
+            listing.list_runs, status=status, width=width, filters=filters, **options
+        )
     own = {"--status": status, "--width": width}
     for option in (*(name for name, value in own.items() if value is not None), *given):
         raise click.UsageError(f"{option} is of a run: leave it out with --conversations")
-    return run_command(list_conversations, **options)
+    return run_command(listing.list_conversations, **options)
 
 
 runs.params[2:2] = _FILTERS
 
 
-upshot.add_command(effects)
+@upshot.group(cls=Group, invoke_without_command=True, short_help="List effects, and settle them.")
+@flag("--unknown", "Only unknown effects.")
+@text("--tool", "NAME", "Only effects of this tool.")
+@text("--key", "KEY", 'Such as 7, or \'{"order_id":"7"}\'.')
+@text("--run", "RUN", "Only effects of this run.", name="wanted")
+@number("--limit", "The maximum number, 0 for all.", least=0, default=50, show_default=True)
+@JOURNAL
+@JSON
+@click.pass_context
+def effects(context: click.Context, **options: Any) -> int:
+    """List the effects that a log knows: the unknown ones first, with their age.
+
+    RUN is an id, the start of one, or last.
+    """
+    if context.invoked_subcommand is None:
+        return run_command(effect_list.list_effects, **options)
+    return 0
+
+
+@effects.command(short_help="Settle an unknown effect.")
+@click.argument("wanted", metavar="ID|KEY")
+@flag("--applied", "It happened.")
+@flag("--none", "It did not happen; its key is free again.")
+@text("--by", "NAME", "Who found out. Default: the user.")
+@text("--note", "TEXT", "What they saw.")
+@JOURNAL
+@JSON
+def settle(**options: Any) -> int:
+    """Say whether an unknown effect happened; the first answer counts.
+
+    ID is an id that effects lists, or its start; KEY is enough if only one unknown effect has it.
+    """
+    return run_command(effect_list.settle_effect, **options)
+
+
+@effects.command("check", short_help="Call the tool's verify about an unknown effect.")
+@click.argument("wanted", metavar="ID|KEY")
+@APP
+@JOURNAL_OF_APP
+@JSON
+def verify(**options: Any) -> int:
+    """Call the verify of the App's tool about an unknown effect, and settle it with the answer.
+
+    The exit code is 1 if it is still unknown. Workers do this repeatedly in the background.
+    """
+    return run_command(effect_list.check_effect, **options)
+
+
+@effects.command(short_help="Print receipts of effects, or check a file of them.")
+@text("--since", "DAY", "Only effects since this day or moment, in UTC.")
+@text("--verify", "FILE", "Check these receipts; print none.", type=PATH)
+@text("--anchor", "FILE", "Add the head to this file; with --verify, look for it there.", type=PATH)
+@JOURNAL
+def export(**options: Any) -> int:
+    """Print a line of JSON for each effect, each with the digest of the one before it.
+
+    With --verify it exits with 1 if a line was changed, moved, left out or put in.
+    """
+    return run_command(effect_list.export_effects, **options)
 
 
 @upshot.command(short_help="Remove runs from a log.")
 @click.argument("wanted", metavar="[RUN]...", nargs=-1)
 @JOURNAL
-@click.option(
+@number(
     "--older-than",
-    "older_than_days",
-    type=number_from(0),
-    default=None,
+    "All runs that ended at least this many days ago.",
+    name="older_than_days",
+    least=0,
     metavar="DAYS",
-    help="All runs that ended at least this many days ago.",
 )
-@click.option("--conversation", default="", metavar="ID", help="All runs of this conversation.")
-@click.option(
-    "--effects", is_flag=True, help="Remove their effects too, which can then happen again."
-)
-@click.option("--dry-run", is_flag=True, help="Only say what would be removed.")
+@text("--conversation", "ID", "All runs of this conversation.")
+@flag("--effects", "Remove their effects too, which can then happen again.")
+@flag("--dry-run", "Only say what would be removed.")
 @JSON
 def prune(**options: Any) -> int:
     """Remove runs from a log, with all that they started and their stored outputs.
@@ -536,20 +509,20 @@ def prune(**options: Any) -> int:
     conversation still reads stays. Effects stay too, without --effects: a call with the same key
     gets the outcome of the first.
     """
-    return run_command(prune_runs, **options)
+    return run_command(listing.prune_runs, **options)
 
 
 @upshot.command(short_help="Remove what was said in a conversation.")
 @click.argument("conversation", metavar="CONVERSATION")
 @JOURNAL
-@click.option("--by", default="", metavar="NAME", help="Who asks for it; the log keeps the name.")
+@text("--by", "NAME", "Who asks for it; the log keeps the name.")
 @JSON
 def redact(**options: Any) -> int:
     """Remove permanently from a log all that was said in a conversation.
 
     What it cost and did, and who approved what and when, stays. Its runs must have ended.
     """
-    return run_command(redact_conversation, **options)
+    return run_command(listing.redact_conversation, **options)
 
 
 @upshot.command(short_help="Save what can be read of a damaged log.")
@@ -561,7 +534,7 @@ def salvage(**options: Any) -> int:
 
     It keeps the events of each run before the first one that is lost.
     """
-    return salvage_journal(Terminal(), **options)
+    return run_command(listing.salvage_journal, **options)
 
 
 @upshot.group(cls=Group, short_help="Manage a journal in PostgreSQL.")
@@ -577,7 +550,7 @@ def init(url: str) -> int:
     URL is postgresql://user@host:port/database. Its user needs permission to create a schema; the
     users that work on runs need only use it.
     """
-    return run_command(make_journal, url=url)
+    return run_command(listing.make_journal, url=url)
 
 
 @upshot.command(short_help="Show whether a journal can be used.")
@@ -588,7 +561,7 @@ def health(**options: Any) -> int:
 
     The exit code is 1 if it cannot be written.
     """
-    return run_command(show_health, **options)
+    return run_command(listing.show_health, **options)
 
 
 @upshot.command(short_help="Report every fault in a machine.")
@@ -601,48 +574,28 @@ def check(**options: Any) -> int:
     FILE is a machine in YAML or JSON; an agent's file or FILE.py:AGENT is loaded. With --tools,
     missing functions and agents are reported too. The exit code is 2 if there is a fault.
     """
-    return check_file(Terminal(), **options)
+    return run_command(documents.check_file, **options)
 
 
 @upshot.command(short_help="Draw a machine or graph as Mermaid text.")
 @click.argument("target", metavar="FILE", type=PATH)
 @JSON
-def graph(*, target: str, as_json: bool) -> int:
+def graph(**options: Any) -> int:
     """Draw a machine or a graph as Mermaid text, which many tools show as a picture.
 
     FILE is a machine or the data of a graph in YAML or JSON, or FILE.py:NAME.
     """
-    with redirect_stdout(sys.stderr):
-        text = draw_file(target)
-    if as_json:
-        Terminal().put_json(encode({"file": target, "mermaid": text}))
-    else:
-        Terminal().put(text)
-    return 0
+    return run_command(documents.draw_file, **options)
 
 
 @upshot.command(short_help="Serve a model provider that plays a scenario.")
 @click.option(
     "--scenario", default=None, type=PATH, metavar="FILE", help="Default: every answer is ok."
 )
-@click.option(
-    "--port", type=number_from(0, 65535), default=0, metavar="N", help="The port; 0 for a free one."
-)
+@number("--port", "The port; 0 for a free one.", least=0, most=65535, default=0)
 @click.option("--host", default="127.0.0.1", show_default=True, help="Where to listen.")
-@click.option(
-    "--requests-per-minute",
-    type=number_from(1),
-    default=None,
-    metavar="N",
-    help="Requests beyond this get a 429.",
-)
-@click.option(
-    "--tokens-per-minute",
-    type=number_from(1),
-    default=None,
-    metavar="N",
-    help="The same for their tokens.",
-)
+@number("--requests-per-minute", "Requests beyond this get a 429.", least=1)
+@number("--tokens-per-minute", "The same for their tokens.", least=1)
 @JSON
 def sim(**options: Any) -> int:
     """Serve a model provider that plays a scenario; its base URL is printed first.
@@ -658,16 +611,12 @@ async def _serve(
     scenario: str | None,
     port: int,
     host: str,
-    as_json: bool,
     **limits: int | None,
 ) -> int:
     """Serve a simulator; its base URL is printed as one line once it listens."""
 
     def announce(simulator: Simulator) -> None:
-        if as_json:
-            terminal.put_json(encode({"base_url": simulator.base_url}))
-        else:
-            terminal.put(f"{simulator.base_url}\n")
+        terminal.answer_text({"base_url": simulator.base_url}, f"{simulator.base_url}\n")
 
     given = {name: limit for name, limit in limits.items() if limit is not None}
     await until_signal(
@@ -677,28 +626,21 @@ async def _serve(
 
 
 @upshot.command(short_help="Print the contract for programs in other languages.")
-@click.option("--json-schema", is_flag=True, help="JSON Schema of every value.")
-@click.option("--typescript", is_flag=True, help="TypeScript declarations of the same.")
-@click.option("--execution-result", is_flag=True, help="JSON Schema of the execution result.")
-@click.option("--machine", is_flag=True, help="JSON Schema of a machine in YAML.")
+@flag("--json-schema", "JSON Schema of every value.")
+@flag("--typescript", "TypeScript declarations of the same.")
+@flag("--execution-result", "JSON Schema of the execution result.")
+@flag("--machine", "JSON Schema of a machine in YAML.")
 @JSON
-def schema(*, as_json: bool, **wanted: bool) -> int:
+def schema(**options: Any) -> int:
     """Print the contract for programs in other languages; one form at a time.
 
     With --json, TypeScript is a text in an object; a JSON Schema is JSON as it is.
     """
-    forms = [name for name, is_wanted in wanted.items() if is_wanted]
+    forms = [name for name in documents.FORMS if options.pop(name)]
     if len(forms) != 1:
         names = "--json-schema, --typescript, --execution-result and --machine"
         raise click.UsageError(f"give one of {names}")
-    text = schema_text(forms[0])
-    if forms[0] != "typescript":
-        Terminal().put_json(text.rstrip("\n"))
-    elif as_json:
-        Terminal().put_json(encode({"typescript": text}))
-    else:
-        Terminal().put(text)
-    return 0
+    return run_command(documents.print_schema, form=forms[0], **options)
 
 
 def _asked_for(arguments: Sequence[str]) -> str:

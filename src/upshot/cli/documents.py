@@ -46,7 +46,7 @@ _GUTTER = 7
 _LEAST_WIDTH = 20
 
 
-def check_file(terminal: Terminal, *, target: str, tools: Sequence[str], as_json: bool) -> int:
+def check_file(terminal: Terminal, *, target: str, tools: Sequence[str]) -> int:
     """Check the file that *target* names, and print what is wrong with it."""
     named = Target(target)
     check_path(named.file)
@@ -54,11 +54,11 @@ def check_file(terminal: Terminal, *, target: str, tools: Sequence[str], as_json
     try:
         faults, about = _findings(named, [Path(one).absolute() for one in tools])
     except Misuse as error:
-        if not as_json:
+        if not terminal.as_json:
             raise
         wanted = "a machine, or an agent that can be loaded"
         faults, about = [MachineFault(Mark(file), str(error), wanted, kind="file")], ""
-    if as_json:
+    if terminal.as_json:
         document = _to_json(file, faults)
         terminal.put_json(json.dumps(document, ensure_ascii=False, indent=2))
     else:
@@ -208,9 +208,14 @@ def _excerpt(mark: Mark, width: int) -> list[str]:
 T = TypeVar("T")
 
 
-def draw_file(text: str) -> str:
-    """Return the machine or graph that *text* names, as Mermaid text."""
-    target = Target(text)
+def draw_file(terminal: Terminal, *, target: str) -> int:
+    """Print the machine or graph that *target* names, as Mermaid text."""
+    text = _drawn(Target(target))
+    terminal.answer_text({"file": target, "mermaid": text}, text)
+    return 0
+
+
+def _drawn(target: Target) -> str:
     path = target.file
     check_path(path)
     if path.suffix == ".py":
@@ -286,9 +291,11 @@ FORMS: dict[str, Callable[[], JsonObject | str]] = {
 }
 
 
-def schema_text(form: str) -> str:
-    """Return the contract in *form*, one of ``FORMS``, as the text of a file."""
+def print_schema(terminal: Terminal, *, form: str) -> int:
+    """Print the contract in *form*, one of ``FORMS``."""
     made = FORMS[form]()
     if isinstance(made, str):
-        return made
-    return json.dumps(made, indent=2, ensure_ascii=False) + "\n"
+        terminal.answer_text({form: made}, made)
+    else:
+        terminal.put_json(json.dumps(made, indent=2, ensure_ascii=False))
+    return 0

@@ -43,7 +43,6 @@ async def list_effects(
     key: str,
     wanted: str,
     limit: int,
-    as_json: bool,
 ) -> int:
     """Print the effects of a journal: the unknown ones first, each group newest first."""
     async with open_journal(existing_journal(journal), create=False) as log:
@@ -56,8 +55,8 @@ async def list_effects(
             limit=limit + 1 if limit else None,
         )
     shown = found[:limit] if limit else found
-    if as_json:
-        terminal.put_json(encode(list(shown)))
+    if terminal.as_json:
+        terminal.answer(shown)
         return 0
     if not shown:
         terminal.tell("no effect is unknown" if unknown else "there are no such effects")
@@ -73,15 +72,7 @@ async def list_effects(
 
 
 async def settle_effect(
-    terminal: Terminal,
-    *,
-    wanted: str,
-    journal: str,
-    applied: bool,
-    none: bool,
-    by: str,
-    note: str,
-    as_json: bool,
+    terminal: Terminal, *, wanted: str, journal: str, applied: bool, none: bool, by: str, note: str
 ) -> int:
     """Settle an unknown effect, and print its entry; exit with 1 if another settlement won.
 
@@ -95,19 +86,15 @@ async def settle_effect(
         entry = await find_effect(ledger, wanted)
         by = by or user_name()
         known = await settle(ledger, entry.id, applied=applied, by=by, note=note)
-    if as_json:
-        terminal.put_json(encode(known))
-    else:
-        terminal.say(clean(f"{known} was settled as {known.state}{_settled_text(known)}"))
+    said = clean(f"{known} was settled as {known.state}{_settled_text(known)}")
+    terminal.answer(known, said)
     is_so = (known.state == "applied") == applied
     if not is_so:
         terminal.tell("the first answer counts: yours was not used")
     return 0 if is_so else 1
 
 
-async def check_effect(
-    terminal: Terminal, *, wanted: str, target: str, journal: str, as_json: bool
-) -> int:
+async def check_effect(terminal: Terminal, *, wanted: str, target: str, journal: str) -> int:
     """Ask an App's tools about an unknown effect; exit with 1 if it is still unknown.
 
     Raises:
@@ -118,10 +105,8 @@ async def check_effect(
         entry = await find_effect(needs_ledger(await app.open()), wanted)
         found = await app.check(entry.id)
     known = found.effect
-    if as_json:
-        terminal.put_json(encode(found))
-    else:
-        terminal.say(clean(f"{known} is {known.state}{_settled_text(known)}"))
+    terminal.answer(found, clean(f"{known} is {known.state}{_settled_text(known)}"))
+    if not terminal.as_json:
         terminal.tell(clean(found.said))
         if found.seen is not None:
             terminal.tell(f"seen: {clean(encode(found.seen).decode())}")

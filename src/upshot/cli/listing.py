@@ -226,7 +226,6 @@ async def show_run(
     *,
     wanted: str,
     journal: str,
-    as_json: bool,
     answer: bool,
     markdown: bool,
     events: bool,
@@ -236,14 +235,14 @@ async def show_run(
 ) -> int:
     """Print all that a journal has of a run, or write its page."""
     parts = _parts(without)
-    if html and (as_json or events):
+    if html and (terminal.as_json or events):
         raise Misuse("--html writes a file: leave out --json and --events")
     if html:
         return await _write_page(terminal, wanted, journal, html, parts, is_public=public)
     if public or without:
         raise Misuse("--public and --without are of the page: give --html FILE too")
     if events:
-        return await _show_events(terminal, wanted, journal, as_json=as_json)
+        return await _show_events(terminal, wanted, journal)
     async with open_journal(existing_journal(journal), create=False) as log:
         holders = await log.holders()
         activity = await read_activity(log, await find_run(log, wanted))
@@ -251,8 +250,8 @@ async def show_run(
         for child in await log.runs(parent_run_id=activity.run_id):
             activity.name_run(child.run_id, child.agent_id)
     left = left_behind(runs)
-    if as_json:
-        terminal.put_json(to_json(activity))
+    if terminal.as_json:
+        terminal.answer(_to_json(activity))
         return 0
     glyphs, width = glyphs_for(terminal.out.encoding), terminal.out.width
     holder = holders.get(activity.run_id)
@@ -307,12 +306,12 @@ async def _write_page(
     return 0
 
 
-async def _show_events(terminal: Terminal, wanted: str, journal: str, *, as_json: bool) -> int:
+async def _show_events(terminal: Terminal, wanted: str, journal: str) -> int:
     async with open_journal(existing_journal(journal), create=False) as log:
         run_id = await find_run(log, wanted)
         stated = states(log.events(run_id), read=lift_secrets(), seeds=seeds_of(log))
-        if as_json:
-            terminal.put_json(encode([event async for event, _ in stated]))
+        if terminal.as_json:
+            terminal.answer([event async for event, _ in stated])
         else:
             terminal.say_rows([line async for line in event_lines(stated)])
     return 0
@@ -324,7 +323,6 @@ async def list_runs(
     journal: str,
     status: str | None,
     limit: int,
-    as_json: bool,
     width: int | None,
     filters: Mapping[str, str],
 ) -> int:
@@ -335,7 +333,6 @@ async def list_runs(
         journal: The journal of the runs.
         status: The status as shown; None is any.
         limit: The maximum number, 0 for all.
-        as_json: Whether to print one JSON list.
         width: Columns of a line; None for those of the terminal, and no limit in a pipe.
         filters: Those of ``RunFilters`` that were typed.
     """
@@ -351,11 +348,11 @@ async def list_runs(
         left = left_behind(await _with_open_parents(log, runs))
         forked = await _untouched_forks(log, runs)
         unknown: tuple[str, ...] = ()
-        if not as_json:
+        if not terminal.as_json:
             runs = [await _with_wait(log, run) for run in runs]
             unknown = await _unknown_among(log, runs, holders)
-    if as_json:
-        terminal.put_json(encode(runs))
+    if terminal.as_json:
+        terminal.answer(runs)
     elif runs:
         glyphs = glyphs_for(terminal.out.encoding)
         if width is not None:
@@ -480,7 +477,7 @@ async def _with_open_parents(log: Journal, runs: Sequence[RunSummary]) -> list[R
     return await with_parents(log, [run for run in runs if not run.ended])
 
 
-def to_json(activity: Activity) -> bytes:
+def _to_json(activity: Activity) -> dict[str, Any]:
     """Return a run as one JSON object.
 
     For a settled run it is its AgentResult with three more fields: ``request``, ``answered`` (the
@@ -511,7 +508,7 @@ def to_json(activity: Activity) -> bytes:
     request = "" if activity.started is None else activity.started.request.text
     answered = {id: said for (run_id, id, _), said in activity.answered.items() if not run_id}
     more = {"request": request, "answered": answered, "timeline": _timeline(activity)}
-    return encode({**known, **more})
+    return {**known, **more}
 
 
 def _timeline(activity: Activity) -> list[dict[str, Any]]:
@@ -533,12 +530,12 @@ _CONVERSATIONS = ("conversation", "turns", "last (UTC)", "cost", "waits", "first
 _MAX_ASKED = 100
 
 
-async def list_conversations(terminal: Terminal, *, journal: str, limit: int, as_json: bool) -> int:
+async def list_conversations(terminal: Terminal, *, journal: str, limit: int) -> int:
     """Print the conversations of a journal, newest first."""
     async with open_journal(existing_journal(journal), create=False) as log:
         listed = await log.conversations(limit=limit or None)
-    if as_json:
-        terminal.put_json(encode(list(listed)))
+    if terminal.as_json:
+        terminal.answer(listed)
     elif listed:
         terminal.say_rows(plain_table([_CONVERSATIONS, *map(_conversation, listed)]))
     else:
@@ -557,14 +554,12 @@ def _conversation(one: ConversationSummary) -> tuple[str, ...]:
     )
 
 
-async def list_inbox(
-    terminal: Terminal, *, journal: str, conversation: str, limit: int, as_json: bool
-) -> int:
+async def list_inbox(terminal: Terminal, *, journal: str, conversation: str, limit: int) -> int:
     """Print the unanswered questions of all runs."""
     where = existing_journal(journal)
     items = await inbox(journal=where, limit=limit or None, conversation=conversation)
-    if as_json:
-        terminal.put_json(encode(list(items)))
+    if terminal.as_json:
+        terminal.answer(items)
     elif items:
         for line in await _unknown_in(where, dict.fromkeys(item.run_id for item in items)):
             terminal.tell(Text(line, UNKNOWN_STYLE))
@@ -600,7 +595,6 @@ async def prune_runs(
     conversation: str,
     effects: bool,
     dry_run: bool,
-    as_json: bool,
 ) -> int:
     """Remove runs, and print what was removed and what stays."""
     if bool(wanted) + (older_than_days is not None) + bool(conversation) != 1:
@@ -619,29 +613,25 @@ async def prune_runs(
             effects=effects,
             dry_run=dry_run,
         )
-    if as_json:
-        terminal.put_json(encode(removed))
-        return 0
     verb = "would remove" if dry_run else "removed"
     outputs = count(removed.artifacts, "stored output")
-    terminal.say(
-        f"{verb} {count(len(removed.run_ids), 'run')} and {outputs} ({removed.size_bytes} bytes)"
+    terminal.answer(
+        removed,
+        f"{verb} {count(len(removed.run_ids), 'run')} and {outputs} ({removed.size_bytes} bytes)",
     )
-    for run_id, reason in [*removed.kept.items()][:_MAX_SHOWN]:
+    for run_id, reason in [] if terminal.as_json else [*removed.kept.items()][:_MAX_SHOWN]:
         terminal.tell(clean(f"{run_id} stays: {reason}"))
     return 0
 
 
 async def redact_conversation(
-    terminal: Terminal, *, conversation: str, journal: str, by: str, as_json: bool
+    terminal: Terminal, *, conversation: str, journal: str, by: str
 ) -> int:
     """Redact a conversation, and print how many runs that changed."""
     async with open_journal(existing_journal(journal), create=False) as log:
         run_ids = await log.redact(conversation=conversation, by=by)
-    if as_json:
-        terminal.put_json(encode(run_ids))
-    else:
-        terminal.say(f"redacted {count(len(run_ids), 'run')} of {clean(conversation)}")
+    said = f"redacted {count(len(run_ids), 'run')} of {clean(conversation)}"
+    terminal.answer(run_ids, said)
     return 0
 
 
@@ -652,14 +642,14 @@ async def make_journal(terminal: Terminal, *, url: str) -> int:
     return 0
 
 
-async def show_health(terminal: Terminal, *, journal: str, as_json: bool) -> int:
+async def show_health(terminal: Terminal, *, journal: str) -> int:
     """Print whether a journal can be used; the exit code is 1 if it cannot be written."""
     async with open_journal(existing_journal(journal), create=False) as log:
         if isinstance(log, MemoryJournal):
             raise Misuse("a journal in memory ends with its process: name a file or a URL")
         found = await log.health()
-    if as_json:
-        terminal.put_json(encode(found))
+    if terminal.as_json:
+        terminal.answer(found)
     else:
         # Not wrapped, so that the place can be copied.
         terminal.put(f"{found.place}\n")
@@ -685,21 +675,19 @@ def _health_rows(found: JournalHealth) -> Iterator[tuple[str, str]]:
     yield "due", f"{count(found.due, 'run')}{since}{died}"
 
 
-def salvage_journal(terminal: Terminal, *, journal: str, new_path: str, as_json: bool) -> int:
+def salvage_journal(terminal: Terminal, *, journal: str, new_path: str) -> int:
     """Copy what can be read of a damaged journal into a new one, and print what was lost."""
     from upshot.journal.sqlite.salvage import salvage_file
 
     if is_url(journal):
         raise Misuse("salvage reads files: PostgreSQL has backups and tools of its own")
     salvaged = salvage_file(existing_journal(journal), str(Path(new_path).absolute()))
-    if as_json:
-        terminal.put_json(encode(salvaged))
-        return 0
-    terminal.say(
+    terminal.answer(
+        salvaged,
         f"{new_path} has {count(salvaged.runs, 'run')} with {count(salvaged.events, 'event')} and "
-        f"{count(salvaged.artifacts, 'stored output')}"
+        f"{count(salvaged.artifacts, 'stored output')}",
     )
-    for damage in salvaged.damages[:_MAX_SHOWN]:
+    for damage in () if terminal.as_json else salvaged.damages[:_MAX_SHOWN]:
         terminal.tell(clean(f"run {damage.run_id} ends after event {damage.sound_to}"))
     return 0
 

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Coroutine
 from contextlib import redirect_stdout
 from functools import wraps
+from inspect import iscoroutinefunction
 from typing import Any, TypeVar, cast
 
 import click
@@ -37,7 +38,42 @@ class Group(click.Group):
         return super().resolve_command(ctx, args)
 
 
-def number_from(least: int, most: int | None = None) -> Callable[[str], int]:
+def text(
+    option: str, metavar: str, help: str, *, name: str | None = None, type: Any = None
+) -> Callable[[F], F]:
+    """Return an option that takes a text, "" by default; *name* is the parameter's."""
+    names = [option] if name is None else [option, name]
+    return click.option(*names, default="", metavar=metavar, type=type, help=help)
+
+
+def flag(option: str, help: str, *, name: str | None = None) -> Callable[[F], F]:
+    """Return an option that takes no value."""
+    return click.option(*([option] if name is None else [option, name]), is_flag=True, help=help)
+
+
+def seconds(option: str, help: str, *, name: str, default: float | None) -> Callable[[F], F]:
+    """Return an option that takes seconds, at least 0."""
+    kind = click.FloatRange(min=0)
+    return click.option(option, name, type=kind, default=default, metavar="SECONDS", help=help)
+
+
+def number(
+    option: str,
+    help: str,
+    *,
+    least: int,
+    most: int | None = None,
+    name: str | None = None,
+    metavar: str = "N",
+    **more: Any,
+) -> Callable[[F], F]:
+    """Return an option that takes a whole number; *more* is for ``click.option``."""
+    names = [option] if name is None else [option, name]
+    kind = _number_from(least, most)
+    return click.option(*names, type=kind, metavar=metavar, help=help, **more)
+
+
+def _number_from(least: int, most: int | None) -> Callable[[str], int]:
     """Return the type of an option that takes a whole number."""
     bounds = f"from {least}" + (" on" if most is None else f" to {most}")
 
@@ -56,6 +92,9 @@ def number_from(least: int, most: int | None = None) -> Callable[[str], int]:
 # Checks nothing; it makes shells complete file names.
 PATH = click.Path()
 RUN = click.argument("wanted", metavar="RUN")
+HOST = click.option(
+    "--host", default="127.0.0.1", metavar="HOST", help="Where, 127.0.0.1 by default."
+)
 AGENT = click.argument("target", metavar="[FILE.py:AGENT]", default="", type=PATH)
 TOOLS = click.option(
     "--tools",
@@ -84,17 +123,13 @@ JOURNAL_OF_APP = click.option(
     show_envvar=True,
     help=f"The log of runs. Default: the App's, else {DEFAULT_JOURNAL}.",
 )
-JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON and nothing else.")
+JSON = flag("--json", "Print JSON and nothing else.", name="as_json")
 ANSWER = click.option(
     "--answer", multiple=True, type=(str, str), metavar="ID TEXT", help="Answer a question."
 )
-STREAM = click.option("--stream", is_flag=True, help="Print text as it arrives.")
-MARKDOWN = click.option(
-    "--markdown", is_flag=True, help="Render the answer as Markdown on a terminal."
-)
-TAKE_OVER = click.option(
-    "--take-over", is_flag=True, help="Claim the run even from a living process."
-)
+STREAM = flag("--stream", "Print text as it arrives.")
+MARKDOWN = flag("--markdown", "Render the answer as Markdown on a terminal.")
+TAKE_OVER = flag("--take-over", "Claim the run even from a living process.")
 PROGRESS = click.option(
     "--progress",
     type=click.Choice(["auto", "live", "lines", "none"]),
@@ -106,34 +141,25 @@ PROGRESS = click.option(
 def names_agent(work: F) -> F:
     """Add the options that name a run's agent; together with the target they become ``asked``."""
 
-    @click.option(
+    @text(
         "--model",
-        default="",
-        metavar="NAME",
-        help="provider:model; sim:FILE plays a scenario, scripted:FILE a list of replies. "
+        "NAME",
+        "provider:model; sim:FILE plays a scenario, scripted:FILE a list of replies. "
         "Default: the agent's own.",
     )
-    @click.option(
-        "--base-url",
-        default="",
-        metavar="URL",
-        help="Another server that speaks the provider's API.",
-    )
+    @text("--base-url", "URL", "Another server that speaks the provider's API.")
     @TOOLS
-    @click.option(
+    @text(
         "--dependencies",
-        default="",
+        "FILE.py:NAME",
+        "What its tools get as context.dependencies: a value, or a function that makes it.",
         type=PATH,
-        metavar="FILE.py:NAME",
-        help="What its tools get as context.dependencies: a value, or a function that makes it.",
     )
-    @click.option(
+    @seconds(
         "--write-grace",
-        "write_grace_s",
-        type=click.FloatRange(min=0),
+        "How long a write in progress may continue after Ctrl-C. Default: 10.",
+        name="write_grace_s",
         default=None,
-        metavar="SECONDS",
-        help="How long a write in progress may continue after Ctrl-C. Default: 10.",
     )
     @wraps(work)
     def command(**options: Any) -> int:
@@ -154,7 +180,7 @@ def asks(work: F) -> F:
         help="A variable that the run starts with; VALUE is JSON, or else a string. Can be "
         "repeated.",
     )
-    @click.option("--run-id", default="", metavar="ID", help="The id of the run.")
+    @text("--run-id", "ID", "The id of the run.")
     @wraps(work)
     def command(*, text: str, inputs: tuple[str, ...], run_id: str, **options: Any) -> int:
         check_run_id(run_id)
@@ -180,15 +206,19 @@ def shows_run(work: F) -> F:
     ) -> int:
         if stream and as_json:
             raise click.UsageError("--stream and --json exclude each other")
-        shown = Shown(as_json=as_json, stream=stream, markdown=markdown, progress=progress)
-        return work(shown=shown, **others)
+        shown = Shown(stream=stream, markdown=markdown, progress=progress)
+        return work(shown=shown, as_json=as_json, **others)
 
     return cast("F", command)
 
 
-def run_command(work: Callable[..., Coroutine[Any, Any, int]], **options: Any) -> int:
-    """Carry a command out in an event loop of its own."""
-    terminal = Terminal()
+def run_command(
+    work: Callable[..., Coroutine[Any, Any, int] | int], *, as_json: bool = False, **options: Any
+) -> int:
+    """Carry a command out, in an event loop of its own if it is a coroutine function."""
+    terminal = Terminal(as_json=as_json)
     # What an agent's file or its tools print must not mix with the answers.
     with redirect_stdout(sys.stderr):
-        return run_in_own_loop(lambda: work(terminal, **options))
+        if iscoroutinefunction(work):
+            return run_in_own_loop(lambda: work(terminal, **options))
+        return cast("int", work(terminal, **options))

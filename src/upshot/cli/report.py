@@ -68,7 +68,6 @@ _TONES: dict[str, Tone] = {
 class Shown:
     """How a command line wants a run to be shown."""
 
-    as_json: bool = False
     stream: bool = False
     markdown: bool = False
     progress: str = "auto"
@@ -394,8 +393,8 @@ def print_result(
 
     An answer that was *streamed* is not printed again.
     """
-    if shown.as_json:
-        terminal.put_json(encode(result))
+    if terminal.as_json:
+        terminal.answer(result)
     elif not streamed:
         answer = result.output if result.success else result.content
         print_answer(answer, terminal, markdown=shown.markdown)

@@ -27,7 +27,6 @@ from upshot.cli.timeline import Mode, Progress, choose_mode
 from upshot.contract.agent_spec import AgentSpec
 from upshot.contract.base.enums import InterruptCause, Status
 from upshot.contract.base.structs import path_of
-from upshot.contract.codec import encode
 from upshot.contract.events import DELTAS, Event, RunStarted, StepSettled, StepStarted, ToolStarted
 from upshot.contract.model_calls import ModelReplied, ModelRetried, Request, TextDelta
 from upshot.contract.pending import AnyAnswer
@@ -243,47 +242,36 @@ _DIFFERENT = 1
 _MAX_SHOWN = 400
 
 
-async def stop_run(
-    terminal: Terminal, *, wanted: str, now: bool, reason: str, journal: str, as_json: bool
-) -> int:
+async def stop_run(terminal: Terminal, *, wanted: str, now: bool, reason: str, journal: str) -> int:
     """Stop a run, whichever process works on it; with *now* wait for its end and print that."""
     async with open_journal(existing_journal(journal), create=False) as log:
         # Stop the run that the request was handed over to.
         run_id = (await chain_from(await find_run(log, wanted), log))[-1]
         if now:
             result = await cancel(run_id, journal=log)
-            if as_json:
-                terminal.put_json(encode(result))
-            else:
-                terminal.say(f"{run_id} is {result.status}")
+            terminal.answer(result, f"{run_id} is {result.status}")
             return 0
         async with attach(run_id, journal=log) as run:
             if (state := await run.state()).ended and state.last_settled is not None:
                 raise Misuse(f"run {run_id} has ended: it is {state.last_settled.result.status}")
             await run.interrupt(InterruptCause.USER_CANCEL, reason)
-    if as_json:
-        terminal.put_json(encode({"run_id": run_id}))
-    else:
-        terminal.say(f"{run_id} stops at its next safe point, once a process works on it")
+    said = f"{run_id} stops at its next safe point, once a process works on it"
+    terminal.answer({"run_id": run_id}, said)
     return 0
 
 
-async def fork_run(terminal: Terminal, *, wanted: str, at: int, journal: str, as_json: bool) -> int:
+async def fork_run(terminal: Terminal, *, wanted: str, at: int, journal: str) -> int:
     """Start a new run from a point of another one, and print its id."""
     async with open_journal(existing_journal(journal), create=False) as log:
         run_id = await find_run(log, wanted)
         new_id = await fork(run_id, at=at, journal=log)
-    if as_json:
-        terminal.put_json(encode({"run_id": new_id, "forked_from": run_id, "at": at}))
-    else:
-        terminal.say(new_id)
+    terminal.answer({"run_id": new_id, "forked_from": run_id, "at": at}, new_id)
+    if not terminal.as_json:
         terminal.hint(f"continue it: {command_line('resume', new_id, journal=journal)}")
     return 0
 
 
-async def replay_run(
-    terminal: Terminal, *, wanted: str, asked: Asked, journal: str, as_json: bool
-) -> int:
+async def replay_run(terminal: Terminal, *, wanted: str, asked: Asked, journal: str) -> int:
     """Run an agent against the record of a run, and print the first difference."""
     async with open_journal(existing_journal(journal), create=False) as log:
         run_id = await find_run(log, wanted)
@@ -293,16 +281,9 @@ async def replay_run(
         with launching.folder():
             options["model"] = named_model(launch.model, agent, base_url=launch.base_url)
             replayed = await replay(run_id, agent, **options, journal=log)
-    if as_json:
-        terminal.put_json(_to_json(replayed))
-    else:
-        terminal.say(*_lines(replayed))
+    found = {name: getattr(replayed, name) for name in ("run_id", "same", "compared", "difference")}
+    terminal.answer(found, *_lines(replayed))
     return 0 if replayed.same else _DIFFERENT
-
-
-def _to_json(replayed: Replay) -> bytes:
-    said = {"run_id": replayed.run_id, "same": replayed.same, "compared": replayed.compared}
-    return encode({**said, "difference": replayed.difference})
 
 
 def _lines(replayed: Replay) -> list[str]:

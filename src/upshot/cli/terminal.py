@@ -16,6 +16,7 @@ from rich.text import Text
 
 from upshot.contract.base.enums import Status
 from upshot.contract.base.words import clean_lines, steers
+from upshot.contract.codec import encode
 from upshot.errors import Misuse
 
 MISUSE = 2
@@ -68,9 +69,15 @@ class Terminal:
     A terminal gets colours, unless NO_COLOR is set; a pipe gets plain text. A reader that has
     closed its pipe is not an error: further output is dropped. If stdout cannot be written for
     another reason, such as a full disk, that is misuse.
+
+    Attributes:
+        as_json: Whether the answer is one JSON value.
     """
 
-    def __init__(self, *, out: TextIO | None = None, err: TextIO | None = None) -> None:
+    def __init__(
+        self, *, as_json: bool = False, out: TextIO | None = None, err: TextIO | None = None
+    ) -> None:
+        self.as_json = as_json
         self._width: int | None = None
         # A closed stream is None.
         self.out: Console = _console(out or sys.stdout or io.StringIO())
@@ -105,6 +112,20 @@ class Terminal:
             self.put("".join(f"{row.plain}\n" for row in rows))
         else:
             self.say_all(rows)
+
+    def answer(self, value: object, *lines: RenderableType) -> None:
+        """Write what a command found: *value* as JSON, or else the lines."""
+        if self.as_json:
+            self.put_json(encode(value))
+        else:
+            self.say_all(lines)
+
+    def answer_text(self, value: object, text: str) -> None:
+        """Write *value* as JSON, or else *text* as it is."""
+        if self.as_json:
+            self.put_json(encode(value))
+        else:
+            self.put(text)
 
     def tell(self, *lines: RenderableType) -> None:
         """Write to stderr, laid out for its width."""

@@ -10,7 +10,7 @@ from contextlib import aclosing, suppress
 from datetime import datetime
 from functools import lru_cache
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 from starlette.responses import Response
@@ -32,35 +32,13 @@ from upshot.errors import Misuse
 from upshot.journal.shared import InboxItem, needs_shared, tool_of
 from upshot.journal.watching import DUE
 from upshot.runs.replay.comparison import ComparedEvents, facts_of, first_difference
+from upshot.serve import replies
 from upshot.serve.feeds import Feed, Feeds, Part
 from upshot.serve.permissions import list_filters, may_start
-from upshot.serve.replies import (
-    AgentLine,
-    Begun,
-    CallAgain,
-    Compared,
-    ConversationList,
-    ConversationPage,
-    EarlierDecision,
-    EarlierDecisions,
-    EffectChecked,
-    EffectLine,
-    EffectPage,
-    ForkDraft,
-    GrantList,
-    InboxEntry,
-    InboxPage,
-    Live,
-    Me,
-    NoteList,
-    Replayed,
-    RunList,
-    SentMessages,
-)
 from upshot.serve.site import ServerSentEvent, Site, sse, to_json
 from upshot.serve.users import Missing, Refused, User
 from upshot.state.run_page import run_page
-from upshot.state.run_view import RunViewer
+from upshot.state.run_view import RunView, RunViewer
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -81,7 +59,8 @@ _TYPES = {"js": "text/javascript", "css": "text/css", "html": "text/html", "svg"
 _WRITES = "x-upshot"
 
 
-_Handler: TypeAlias = "Callable[[Request, User], Awaitable[Response]]"
+Q = TypeVar("Q", bound=msgspec.Struct)
+_Handler: TypeAlias = "Callable[[Request, User], Awaitable[object]]"
 
 
 class _New(msgspec.Struct, forbid_unknown_fields=True):
@@ -192,7 +171,8 @@ def routes(site: Site) -> list[BaseRoute]:
 
 
 class _Console:
-    """The handlers of one site; each takes the request and its user."""
+    """The handlers of one site: each takes the request and its user, and returns a response or a
+    value."""
 
     def __init__(self, site: Site) -> None:
         self._site = site
@@ -210,36 +190,37 @@ class _Console:
                 raise Refused("the console needs a role: 'own' for your own runs, 'view' for all")
             if writes and _WRITES not in request.headers:
                 raise Refused("a request that changes something needs the header X-Upshot: 1")
-            return await handler(request, user)
+            found = await handler(request, user)
+            return found if isinstance(found, Response) else to_json(found)
 
         return route
 
-    async def me(self, _: Request, user: User) -> Response:
-        return to_json(
-            Me(
-                user=user,
-                agents=tuple(
-                    AgentLine(id=agent.id, description=agent.card.description if agent.card else "")
-                    for agent in self._app.agents.values()
-                    if may_start(user, agent.id)
-                ),
-                version=self._app.version,
-                waits=await self._site.waits_of(user),
-                trace_url=self._site.trace_url,
-            )
+    async def me(self, _: Request, user: User) -> object:
+        return replies.Me(
+            user=user,
+            agents=tuple(
+                replies.AgentLine(
+                    id=agent.id, description=agent.card.description if agent.card else ""
+                )
+                for agent in self._app.agents.values()
+                if may_start(user, agent.id)
+            ),
+            version=self._app.version,
+            waits=await self._site.waits_of(user),
+            trace_url=self._site.trace_url,
         )
 
-    async def runs(self, request: Request, user: User) -> Response:
+    async def runs(self, request: Request, user: User) -> object:
         status, given = _filters(request)
         found = await self._site.runs_of(user, status, limit=_PAGE, **given)
         after = found[-1].run_id if len(found) == _PAGE else None
-        return to_json(RunList(runs=tuple(found), next=after))
+        return replies.RunList(runs=tuple(found), next=after)
 
-    async def counts(self, request: Request, user: User) -> Response:
+    async def counts(self, request: Request, user: User) -> object:
         status, given = _filters(request)
-        return to_json(await self._site.counts_of(user, status, **given))
+        return await self._site.counts_of(user, status, **given)
 
-    async def live(self, _: Request, user: User) -> Response:
+    async def live(self, _: Request, user: User) -> object:
         """Send an event whenever the list of runs or the inbox may have changed."""
         journal, waits = needs_shared(await self._app.open()), 0
 
@@ -258,29 +239,26 @@ class _Console:
                     await asyncio.sleep(_REST_S)
 
         def part(mark: int) -> Part:
-            return Part(ServerSentEvent(encode(Live(waits=waits)).decode()), mark)
+            return Part(ServerSentEvent(encode(replies.Live(waits=waits)).decode()), mark)
 
         # Users who may see the same runs share one feed.
         key = "live", *list_filters(user).items()
         return sse(self._feeds.watch(key, lambda: Feed(looks(), part)))
 
-    async def submit(self, request: Request, user: User) -> Response:
+    async def submit(self, request: Request, user: User) -> object:
         new = decode(await request.body(), _New)
         named = new.conversation
         conversation = await self._site.conversation_of(user, named) if named else ""
         run = await self._site.submit(
             user, new.agent, new.text, conversation=conversation or None, key=new.key
         )
-        return to_json(Begun(run_id=run.id, conversation=conversation), 201)
+        return to_json(replies.Begun(run_id=run.id, conversation=conversation), 201)
 
-    async def run(self, request: Request, user: User) -> Response:
+    async def run(self, request: Request, user: User) -> object:
         run = await self._site.run_of(user, request.path_params["run"])
-        viewer = RunViewer()
-        async for event in _stored_events(run, (await run.state()).seq):
-            viewer.add(event)
-        return to_json(viewer.view())
+        return await _viewed(run)
 
-    async def view(self, request: Request, user: User) -> Response:
+    async def view(self, request: Request, user: User) -> object:
         """Send the page of a run, and then its changes."""
         run = await self._site.run_of(user, request.path_params["run"])
         end, viewer = (await run.state()).seq, RunViewer()
@@ -309,7 +287,7 @@ class _Console:
 
         return sse(told())
 
-    async def events(self, request: Request, user: User) -> Response:
+    async def events(self, request: Request, user: User) -> object:
         run = await self._site.run_of(user, request.path_params["run"])
         after: str = request.headers.get("last-event-id") or request.query_params.get("after", "0")
         # A stream cannot be refused once it has started.
@@ -323,15 +301,15 @@ class _Console:
 
         return sse(told())
 
-    async def event(self, request: Request, user: User) -> Response:
+    async def event(self, request: Request, user: User) -> object:
         seq: int = request.path_params["seq"]
         run = await self._site.run_of(user, request.path_params["run"])
         if 0 < seq <= (await run.state()).seq:
             async with aclosing(run.events(after=seq - 1)) as events:
-                return to_json(await anext(events))
+                return await anext(events)
         raise Missing(f"there is no event {seq}")
 
-    async def sent(self, request: Request, user: User) -> Response:
+    async def sent(self, request: Request, user: User) -> object:
         """Return the messages of the model call that an event started."""
         seq: int = request.path_params["seq"]
         run = await self._site.run_of(user, request.path_params["run"])
@@ -342,85 +320,80 @@ class _Console:
         known = tuple(one for one in sent if one is not None)
         started = (await run.state()).started
         told = (started and started.agent.instructions) or ""
-        return to_json(
-            SentMessages(instructions=told, messages=known, lacks=len(sent) - len(known))
-        )
+        return replies.SentMessages(instructions=told, messages=known, lacks=len(sent) - len(known))
 
-    async def answer(self, request: Request, user: User) -> Response:
+    async def answer(self, request: Request, user: User) -> object:
         given = decode(await request.body(), _Answers)
-        return to_json(await self._site.answer(user, request.path_params["run"], given.answers))
+        return await self._site.answer(user, request.path_params["run"], given.answers)
 
-    async def interrupt(self, request: Request, user: User) -> Response:
+    async def interrupt(self, request: Request, user: User) -> object:
         given = decode(await request.body() or b"{}", _Stop)
         run = await self._site.run_of(user, request.path_params["run"], "operate")
         await run.interrupt(detail=given.detail or f"by {user.id}")
-        return to_json({})
+        return {}
 
-    async def cancel(self, request: Request, user: User) -> Response:
+    async def cancel(self, request: Request, user: User) -> object:
         run = await self._site.run_of(user, request.path_params["run"], "operate")
         await run.cancel()
-        return to_json({})
+        return {}
 
-    async def resume(self, request: Request, user: User) -> Response:
+    async def resume(self, request: Request, user: User) -> object:
         """Make a run due that has not ended, such as one whose process died."""
         run = await self._site.run_of(user, request.path_params["run"], "operate")
         if (await run.state()).ended:
             raise Misuse(f"run {run.id} has ended: fork it to continue from one of its events")
         await needs_shared(await self._app.open()).make_due(run.id, "resumed")
-        return to_json({})
+        return {}
 
-    async def fork(self, request: Request, user: User) -> Response:
+    async def fork(self, request: Request, user: User) -> object:
         """Return what a fork would repeat, or make the fork, which workers then run."""
         given = decode(await request.body(), _Fork)
         run = await self._site.run_of(user, request.path_params["run"], "fork")
         if given.draft:
-            return to_json(ForkDraft(again=await self._calls_after(run, given.at)))
+            return replies.ForkDraft(again=await self._calls_after(run, given.at))
         journal = await self._app.open()
         new = await fork_run(run.id, at=given.at, journal=journal, ask_writes=True)
         await needs_shared(journal).make_due(new, "forked")
-        return to_json(Begun(run_id=new), 201)
+        return to_json(replies.Begun(run_id=new), 201)
 
-    async def _calls_after(self, run: RunHandle, at: int) -> tuple[CallAgain, ...]:
+    async def _calls_after(self, run: RunHandle, at: int) -> tuple[replies.CallAgain, ...]:
         """Return the calls of a run after an event, which a fork there would repeat."""
         state = await run.state()
         if not 1 <= at <= state.seq:
             raise Misuse(f"run {run.id} has no event {at}: give one from 1 to {state.seq}")
-        again: list[CallAgain] = []
+        again: list[replies.CallAgain] = []
         async for event in _stored_events(run, state.seq, after=at):
             if isinstance(event, ToolSettled):
                 tool, call = event.record.tool_name, event.record.call_id
-                again.append(CallAgain(seq=event.seq, tool=tool, call=call))
+                again.append(replies.CallAgain(seq=event.seq, tool=tool, call=call))
             elif isinstance(event, ModelStarted):
-                again.append(CallAgain(seq=event.seq, model=event.model))
+                again.append(replies.CallAgain(seq=event.seq, model=event.model))
         return tuple(again)
 
-    async def replay(self, request: Request, user: User) -> Response:
+    async def replay(self, request: Request, user: User) -> object:
         """Whether a run would do the same today as its log says; nothing is called or written."""
         run = await self._site.run_of(user, request.path_params["run"], "operate")
         replayed = await self._app.replay(run.id)
         same, compared, difference = replayed.same, replayed.compared, replayed.difference
-        return to_json(Replayed(same=same, compared=compared, difference=difference))
+        return replies.Replayed(same=same, compared=compared, difference=difference)
 
-    async def compare(self, request: Request, user: User) -> Response:
+    async def compare(self, request: Request, user: User) -> object:
         """Return where two runs differ first; null if they do not."""
         found: list[ComparedEvents] = []
         for name in ("run", "other"):
             run = await self._site.run_of(user, request.path_params[name])
             end = (await run.state()).seq
             found.append(facts_of([event async for event in _stored_events(run, end)]))
-        return to_json(Compared(difference=first_difference(*found)))
+        return replies.Compared(difference=first_difference(*found))
 
-    async def export(self, request: Request, user: User) -> Response:
+    async def export(self, request: Request, user: User) -> object:
         """Return the page of a run as one file."""
         run = await self._site.run_of(user, request.path_params["run"])
-        viewer = RunViewer()
-        async for event in _stored_events(run, (await run.state()).seq):
-            viewer.add(event)
         headers = {"content-disposition": 'attachment; filename="run.html"'}
-        page = run_page(viewer.view()).encode(errors="replace")
+        page = run_page(await _viewed(run)).encode(errors="replace")
         return Response(page, media_type="application/octet-stream", headers=headers)
 
-    async def artifact(self, request: Request, user: User) -> Response:
+    async def artifact(self, request: Request, user: User) -> object:
         """Return an artifact as a download that browsers do not display."""
         run = await self._site.run_of(user, request.path_params["run"])
         journal: Any = await self._app.open()
@@ -434,38 +407,35 @@ class _Console:
         }
         return Response(data, media_type="application/octet-stream", headers=headers)
 
-    async def conversations(self, _: Request, user: User) -> Response:
+    async def conversations(self, _: Request, user: User) -> object:
         found = await self._site.conversations_of(user, _PAGE)
-        return to_json(ConversationList(conversations=tuple(found)))
+        return replies.ConversationList(conversations=tuple(found))
 
-    async def conversation(self, request: Request, user: User) -> Response:
+    async def conversation(self, request: Request, user: User) -> object:
         id = await self._site.conversation_of(user, request.path_params["id"])
         if not await self._site.runs_of(user, conversation=id, limit=1):
             raise Missing(f"there is no conversation {id[:80]!r}")
         talk = await self._app.conversation(id)
-        return to_json(
-            ConversationPage(id=id, runs=talk.runs, messages=talk.messages, revision=talk.revision)
+        return replies.ConversationPage(
+            id=id, runs=talk.runs, messages=talk.messages, revision=talk.revision
         )
 
-    async def inbox(self, request: Request, user: User) -> Response:
+    async def inbox(self, request: Request, user: User) -> object:
         """Return what waits, without snoozed items; each with its tool's description."""
-        named = {name: value for name, value in request.query_params.items() if value}
-        wanted = msgspec.to_builtins(msgspec.convert(named, _Items))
+        wanted = msgspec.to_builtins(_query(request, _Items))
         items = await self._site.inbox_of(user, limit=_ITEMS, **wanted)
         runs = {item.run_id for item in items}
         assignee = wanted.pop("assignee", "")
         total = None if assignee else await self._site.inbox_size_of(user, **wanted)
-        return to_json(
-            InboxPage(
-                items=tuple([await self._entry_of(user, item) for item in items]),
-                total=total,
-                next=items[-1].run_id if len(runs) >= _ITEMS else None,
-            )
+        return replies.InboxPage(
+            items=tuple([await self._entry_of(user, item) for item in items]),
+            total=total,
+            next=items[-1].run_id if len(runs) >= _ITEMS else None,
         )
 
-    async def _entry_of(self, user: User, item: InboxItem) -> InboxEntry:
+    async def _entry_of(self, user: User, item: InboxItem) -> replies.InboxEntry:
         """Return an item as *user* sees it."""
-        return InboxEntry(
+        return replies.InboxEntry(
             **msgspec.structs.asdict(item),
             description=self._describe(item),
             answerable=await self._site.is_answerable(user, item),
@@ -479,87 +449,82 @@ class _Console:
         tools = () if agent is None else known_of(agent).tools or ()
         return next((tool.description for tool in tools if tool.name == name), "")
 
-    async def before(self, request: Request, user: User) -> Response:
+    async def before(self, request: Request, user: User) -> object:
         """Return earlier decisions about the same tool's calls, from the newest runs with any."""
         run = await self._site.run_of(user, request.path_params["run"])
         items = await self._app.inbox(run_id=run.id, limit=None)
         asked = [one.pending for one in items if one.pending.id == request.path_params["item"]]
         if not asked or not isinstance(asked[0], PendingApproval):
             raise Missing("no approval waits under that id: it may have been answered")
-        wanted, found = asked[0], list[EarlierDecision]()
+        wanted, found = asked[0], list[replies.EarlierDecision]()
         for one in await self._site.runs_of(user, tool=wanted.tool_name, limit=_RUNS_BEFORE):
-            viewer = RunViewer()
-            handle = await self._app.run(one.run_id)
-            async for event in _stored_events(handle, (await handle.state()).seq):
-                viewer.add(event)
-            for answered in viewer.view().head.answered:
+            view = await _viewed(await self._app.run(one.run_id))
+            for answered in view.head.answered:
                 about = answered.asked
                 if isinstance(about, PendingApproval) and about.tool_name == wanted.tool_name:
                     same = about.arguments == wanted.arguments
                     facts = msgspec.structs.asdict(answered)
-                    found.append(EarlierDecision(**facts, run_id=one.run_id, same=same))
+                    found.append(replies.EarlierDecision(**facts, run_id=one.run_id, same=same))
         # Those with the same arguments first, then the newest.
         found.sort(key=lambda one: (one.same, str(one.at)), reverse=True)
-        return to_json(EarlierDecisions(answered=tuple(found)))
+        return replies.EarlierDecisions(answered=tuple(found))
 
-    async def later(self, request: Request, user: User) -> Response:
+    async def later(self, request: Request, user: User) -> object:
         given = decode(await request.body(), _Later)
         run_id, item = request.path_params["run"], request.path_params["item"]
         await self._site.later(user, run_id, item, given.until)
-        return to_json({})
+        return {}
 
-    async def assign(self, request: Request, user: User) -> Response:
+    async def assign(self, request: Request, user: User) -> object:
         """Assign an item; needs the permission to answer it."""
         given = decode(await request.body(), _Assign)
         run_id, item = request.path_params["run"], request.path_params["item"]
         await self._site.assign(user, run_id, item, given.to)
-        return to_json({})
+        return {}
 
-    async def note(self, request: Request, user: User) -> Response:
+    async def note(self, request: Request, user: User) -> object:
         given = decode(await request.body(), _Note)
         run = await self._site.run_of(user, request.path_params["run"], "note")
         await self._app.note(run.id, given.name, given.value, by=user.id)
-        return to_json({})
+        return {}
 
-    async def notes(self, request: Request, user: User) -> Response:
+    async def notes(self, request: Request, user: User) -> object:
         run = await self._site.run_of(user, request.path_params["run"])
-        return to_json(NoteList(notes=tuple(await run.notes())))
+        return replies.NoteList(notes=tuple(await run.notes()))
 
-    async def grants(self, _: Request, user: User) -> Response:
-        return to_json(GrantList(grants=tuple(await self._site.grants_of(user))))
+    async def grants(self, _: Request, user: User) -> object:
+        return replies.GrantList(grants=tuple(await self._site.grants_of(user)))
 
-    async def withdraw(self, request: Request, user: User) -> Response:
+    async def withdraw(self, request: Request, user: User) -> object:
         """Withdraw a standing approval."""
         await self._site.withdraw(user, request.path_params["id"])
-        return to_json({})
+        return {}
 
-    async def effects(self, request: Request, user: User) -> Response:
-        named = {name: value for name, value in request.query_params.items() if value}
-        wanted = msgspec.convert(named, _Effects, strict=False)
-        given = msgspec.structs.asdict(wanted)
+    async def effects(self, request: Request, user: User) -> object:
+        given = msgspec.structs.asdict(_query(request, _Effects))
         found = await self._site.effects_of(user, limit=_PAGE, **given)
         lines = [await self._effect_line(user, entry) for entry in found]
         after = found[-1].id if len(found) == _PAGE else None
-        return to_json(EffectPage(effects=tuple(lines), next=after))
+        return replies.EffectPage(effects=tuple(lines), next=after)
 
-    async def settle(self, request: Request, user: User) -> Response:
+    async def settle(self, request: Request, user: User) -> object:
         """Settle an unknown effect; the reply has the settlement that won."""
         given = decode(await request.body(), _Settle)
         id = request.path_params["id"]
         known = await self._site.settle(user, id, applied=given.applied, note=given.note)
-        return to_json(await self._effect_line(user, known))
+        return await self._effect_line(user, known)
 
-    async def check(self, request: Request, user: User) -> Response:
+    async def check(self, request: Request, user: User) -> object:
         """Call ``verify`` about an unknown effect now."""
         found = await self._site.check(user, request.path_params["id"])
         line = await self._effect_line(user, found.effect)
-        return to_json(EffectChecked(effect=line, said=found.said, seen=found.seen))
+        return replies.EffectChecked(effect=line, said=found.said, seen=found.seen)
 
-    async def _effect_line(self, user: User, entry: EffectEntry) -> EffectLine:
+    async def _effect_line(self, user: User, entry: EffectEntry) -> replies.EffectLine:
         outcome = None
         if entry.state == "unknown":
             outcome = await needs_ledger(await self._app.open()).effect_outcome(entry)
-        return EffectLine(
+        return replies.EffectLine(
             **msgspec.structs.asdict(entry),
             said="" if outcome is None else outcome_to_model_content(outcome),
             settleable=self._site.may_settle(user, entry),
@@ -599,6 +564,14 @@ async def _in_batches(events: AsyncGenerator[Event], end: int) -> AsyncGenerator
             await coming
 
 
+async def _viewed(run: RunHandle) -> RunView:
+    """Return the page of a run as it is now."""
+    viewer = RunViewer()
+    async for event in _stored_events(run, (await run.state()).seq):
+        viewer.add(event)
+    return viewer.view()
+
+
 async def _stored_events(run: RunHandle, end: int, *, after: int = 0) -> AsyncGenerator[Event]:
     """Yield the stored events of a run up to *end*."""
     if after < end:
@@ -628,10 +601,15 @@ class _Filters(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     before: str = ""
 
 
+def _query(request: Request, kind: type[Q]) -> Q:
+    """Return the parameters in a URL."""
+    named = {name: value for name, value in request.query_params.items() if value}
+    return msgspec.convert(named, kind, strict=False)
+
+
 def _filters(request: Request) -> tuple[str | None, dict[str, Any]]:
     """Return the status and the other filters in a URL."""
-    named = {name: value for name, value in request.query_params.items() if value}
-    given: dict[str, Any] = msgspec.structs.asdict(msgspec.convert(named, _Filters, strict=False))
+    given = msgspec.structs.asdict(_query(request, _Filters))
     return given.pop("status") or None, given
 
 

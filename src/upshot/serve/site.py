@@ -40,7 +40,7 @@ from upshot.journal.shared import InboxItem, OtherUser, tool_of
 from upshot.serve import doors, permissions
 from upshot.serve.guard import ErrorForm, Guard, RateCounter, refusal
 from upshot.serve.permissions import Asked, Need, Owner, from_scoped, owner_of, to_scoped
-from upshot.serve.users import Missing, NoUser, Refused, TooMany, User, UserOf
+from upshot.serve.users import Differs, Missing, NoUser, Refused, TooMany, User, UserOf
 
 if TYPE_CHECKING:
     from starlette.routing import BaseRoute
@@ -62,6 +62,7 @@ _STATUS: tuple[tuple[type[Exception], int], ...] = (
     (Missing, 404),
     (Refused, 403),
     (TooMany, 429),
+    (Differs, 409),
     (Misuse, 400),
     (msgspec.ValidationError, 400),
     (msgspec.DecodeError, 400),
@@ -464,6 +465,23 @@ class Site:
             # The run works on after another answer; it accepts more when it has parked.
             await handle.result(_PARKING_S)
             return await handle.answer_if(allow, given)
+
+    async def answer_in_time(
+        self, user: User, run_id: str, answers: Sequence[AnyAnswer], *, door: str
+    ) -> None:
+        """Answer through a door, as ``answer`` does.
+
+        Raises:
+            Differs: An answer came too late.
+        """
+        for told in await self.answer(user, run_id, answers, door=door) if answers else ():
+            if isinstance(told, Outdated):
+                raise Differs(f"the answer came too late: {told.reason}")
+
+    async def summary(self, run_id: str) -> RunSummary:
+        """Return the line of a run that exists in the list of runs."""
+        (summary,) = await (await self.app.open()).runs(run_id=run_id)
+        return summary
 
     async def is_answerable(self, user: User, item: InboxItem) -> bool:
         """Whether a user may answer an item of the inbox in the console."""

@@ -83,3 +83,7 @@ class TooMany(Misuse):
 
 class Refused(Misuse):
     """The user may not do that: 403."""
+
+
+class Differs(Misuse):
+    """The conversation has continued beyond what the client knows: 409."""

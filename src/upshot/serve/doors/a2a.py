@@ -48,7 +48,6 @@ from upshot.contract.pending import (
     AnyAnswer,
     Approve,
     Deny,
-    Outdated,
     PendingApproval,
     PendingQuestion,
 )
@@ -67,7 +66,7 @@ from upshot.serve.public import (
     public_run,
 )
 from upshot.serve.site import ServerSentEvent, Site, from_json, sse
-from upshot.serve.users import Missing, User
+from upshot.serve.users import Differs, Missing, User
 from upshot.version import __version__
 
 DOOR = "a2a"
@@ -309,14 +308,14 @@ class AgentTasks:
     async def subscribe(self, user: User, params: _Named) -> AsyncGenerator[JsonObject]:
         """``SubscribeToTask``."""
         handle = await self._find_task(user, params.id)
-        if (await self._summary(handle.id)).ended:
+        if (await self._site.summary(handle.id)).ended:
             raise _Fault(_UNSUPPORTED, f"task {handle.id} has ended: GetTask gives its result")
         return self._updates(handle, until=_ENDED)
 
     async def cancel(self, user: User, params: _Named) -> JsonObject:
         """``CancelTask``."""
         handle = await self._find_task(user, params.id, "operate")
-        if (await self._summary(handle.id)).ended:
+        if (await self._site.summary(handle.id)).ended:
             raise _Fault(_NOT_CANCELABLE, f"task {handle.id} has ended already")
         await handle.cancel()
         await handle.result(_CANCEL_S)
@@ -352,17 +351,13 @@ class AgentTasks:
         )
         return sorted(runs, key=_place_of, reverse=True)
 
-    async def _summary(self, run_id: str) -> RunSummary:
-        (summary,) = await (await self._site.app.open()).runs(run_id=run_id)
-        return summary
-
     async def _find_task(self, user: User, task_id: str, need: Need = "see") -> RunHandle:
         """Return a task of this agent that the user may see; others count as unknown."""
         try:
             handle = await public_run(self._site, user, task_id, need)
         except Missing:
             raise _Fault(_NOT_FOUND, f"there is no task {task_id!r}") from None
-        if (await self._summary(task_id)).agent_id != self._agent.id:
+        if (await self._site.summary(task_id)).agent_id != self._agent.id:
             raise _Fault(_NOT_FOUND, f"there is no task {task_id!r}")
         return handle
 
@@ -382,7 +377,7 @@ class AgentTasks:
     async def _answer_task(self, user: User, message: _Sent) -> RunHandle:
         """Answer a task with a message, and return its run."""
         handle = await self._find_task(user, message.task_id, "operate")
-        summary = await self._summary(handle.id)
+        summary = await self._site.summary(handle.id)
         named = message.context_id
         if named and await self._site.conversation_of(user, named) != summary.context_id:
             raise _Fault(_PARAMS, f"contextId is not that of task {handle.id}")
@@ -395,9 +390,7 @@ class AgentTasks:
         if result is None or not asked_of_user(result.pending):
             raise _Fault(_UNSUPPORTED, f"task {handle.id} is not waiting for an answer from you")
         answers = _answers_of(message.parts, asked_of_user(result.pending))
-        for told in await self._site.answer(user, handle.id, answers, door=DOOR):
-            if isinstance(told, Outdated):
-                raise _Fault(_UNSUPPORTED, f"the answer came too late: {told.reason}")
+        await self._site.answer_in_time(user, handle.id, answers, door=DOOR)
         return handle
 
     async def _task(self, handle: RunHandle, history_length: int | None = None) -> JsonObject:
@@ -408,7 +401,7 @@ class AgentTasks:
         self, handle: RunHandle, result: AgentResult[Any] | None, history_length: int | None
     ) -> JsonObject:
         """Return a task with *result*, or in progress if that is None."""
-        summary, state = await self._summary(handle.id), await handle.state()
+        summary, state = await self._site.summary(handle.id), await handle.state()
         context = from_scoped((summary.owner, summary.tenant), summary.context_id)
         ids: dict[str, str] = {"taskId": handle.id, "contextId": context}
         task: JsonObject = {"id": handle.id, "contextId": context}
@@ -598,7 +591,8 @@ async def _respond(tasks: AgentTasks, request: HttpRequest, user: User) -> Respo
         method, params = _method_of(call)
         result = await method(tasks, user, params)
     except (_Fault, Misuse) as error:
-        fault = error if isinstance(error, _Fault) else _Fault(_PARAMS, str(error))
+        code = _UNSUPPORTED if isinstance(error, Differs) else _PARAMS
+        fault = error if isinstance(error, _Fault) else _Fault(code, str(error))
         return JSONResponse({"jsonrpc": "2.0", "id": id, "error": fault.to_json()})
     if isinstance(result, AsyncGenerator):
         return sse(_sent_events(cast("AsyncGenerator[JsonObject]", result), id))

@@ -5,7 +5,7 @@ a conversation. Input that ends with a user message starts a turn, ``resume`` an
 waits for, and any other input asks for the state of the thread.
 
 The ids of messages start with the id of their run. Only the last user message and the answers are
-used; see ``serve.history``. The client's tools, context, state and properties are ignored.
+used; see ``serve.chats``. The client's tools, context, state and properties are ignored.
 
 Source:
     AG-UI 1.0, the schemas of the package ``@ag-ui/core`` 1.0.0 and the page "Interrupts" of its
@@ -29,25 +29,26 @@ from upshot.contract.agent_spec import AgentCard
 from upshot.contract.base.structs import Json, JsonObject
 from upshot.contract.codec import decode, encode
 from upshot.contract.message import File, Image, Message, Text
-from upshot.contract.pending import Answer, AnyAnswer, Approve, Deny, Outdated
+from upshot.contract.pending import Answer, AnyAnswer, Approve, Deny
 from upshot.entry.run_handle import RunHandle
 from upshot.errors import JournalError, Misuse
-from upshot.serve.history import (
-    Differs,
+from upshot.serve.chats import (
     Said,
+    Writer,
     asked,
+    at_questions,
     attachment,
     begin_turn,
     card_of,
+    ids_of,
     is_of,
     newest_of,
     read_to_questions,
-    waits_at,
+    until_asked,
 )
 from upshot.serve.public import PublicEvent, asked_of_user, public_events, public_run
 from upshot.serve.site import ServerSentEvent, Site, sse
-from upshot.serve.users import User
-from upshot.state.child_runs import bare_id
+from upshot.serve.users import Differs, User
 
 DOOR = "ag-ui"
 _VERSION = "1.0"
@@ -120,7 +121,7 @@ class _Door:
             # The client itself says that it drops what came later.
             said = said._replace(edit=sent.parent_run_id)
             handle = await begin_turn(self._site, user, agent_id, said)
-        return self._run(sent, handle, self._events(handle), _Answer(handle.id, sent.messages))
+        return self._run(sent, handle, _Answer(handle.id, sent.messages))
 
     async def _check_nothing_asked(self, user: User, thread: str, message_id: str) -> None:
         """Refuse a new message while the user is asked something, as the protocol requires."""
@@ -148,22 +149,19 @@ class _Door:
             raise Misuse("resume names interrupts of more than one run: answer those of one")
         handle = await public_run(self._site, user, run_ids.pop(), "operate")
         thread = await self._site.conversation_of(user, sent.thread_id)
-        for run in await (await self._site.app.open()).runs(run_id=handle.id):
-            if run.agent_id != agent_id or not is_of(run.context_id, thread):
-                raise Differs("these interrupts are not of this thread: load it again")
-            last = sent.messages[-1] if sent.messages else {}
-            if last.get("role") == "user" and last.get("id") != (await asked(handle))[0]:
-                if run.ended:
-                    return await self._turn(user, agent_id, sent, card)
-                raise Differs("say it once the run has ended: answers come without a new message")
-        events, answer = self._events(handle), _Answer(handle.id, sent.messages)
-        try:
-            is_known = await read_to_questions(self._site.app, handle, events, answers, answer.add)
+        run = await self._site.summary(handle.id)
+        if run.agent_id != agent_id or not is_of(run.context_id, thread):
+            raise Differs("these interrupts are not of this thread: load it again")
+        last = sent.messages[-1] if sent.messages else {}
+        if last.get("role") == "user" and last.get("id") != (await asked(handle))[0]:
+            if run.ended:
+                return await self._turn(user, agent_id, sent, card)
+            raise Differs("say it once the run has ended: answers come without a new message")
+        answer = _Answer(handle.id, sent.messages)
+        app = self._site.app
+        async with at_questions(app, handle, answers, answer.add) as (events, is_known):
             await self._answer(user, handle, answers, is_known=is_known)
-        except BaseException:
-            await events.aclose()
-            raise
-        return self._run(sent, handle, events, answer)
+        return self._run(sent, handle, answer, events)
 
     async def _answer(
         self,
@@ -175,7 +173,7 @@ class _Door:
     ) -> None:
         """Answer the questions that are still open; None instead of an answer cancels the run."""
         items = await self._site.app.inbox(run_id=handle.id, limit=None)
-        names = {id for one in items for id in (one.pending.id, bare_id(one.pending))}
+        names = ids_of(items)
         open_ = [id for id in answers if id in names]
         if not open_ and not is_known:
             raise Differs("nothing of this was asked: load the thread again")
@@ -186,9 +184,7 @@ class _Door:
         if len(given) < len(open_):
             await handle.cancel()
             return
-        for told in await self._site.answer(user, handle.id, given, door=DOOR) if given else ():
-            if isinstance(told, Outdated):
-                raise Differs(f"the answer came too late: {told.reason}")
+        await self._site.answer_in_time(user, handle.id, given, door=DOOR)
 
     async def _thread(self, user: User, agent_id: str, sent: _Input) -> AsyncGenerator[JsonObject]:
         """Yield the messages of a thread, and the events of its current run."""
@@ -206,7 +202,7 @@ class _Door:
             said.append({"id": id, "role": "user", "content": text})
             if run.run_id != newest.run_id or newest.ended:
                 answer = _Answer(handle.id, said)
-                async with aclosing(self._events(handle)) as events:
+                async with aclosing(public_events(self._site.app, handle)) as events:
                     await read_to_questions(self._site.app, handle, events, (), answer.add)
                 said = answer.all
         if newest.ended:
@@ -214,43 +210,35 @@ class _Door:
             yield _snapshot(said)
             yield _finished_event(sent, {"type": "success"})
             return
-        follow = self._run(sent, handle, self._events(handle), _Answer(handle.id, said))
-        async with aclosing(follow) as events:
+        async with aclosing(self._run(sent, handle, _Answer(handle.id, said))) as events:
             async for event in events:
                 yield event
-
-    def _events(self, handle: RunHandle) -> AsyncGenerator[PublicEvent]:
-        return public_events(self._site.app, handle)
 
     async def _run(
         self,
         sent: _Input,
         handle: RunHandle,
-        events: AsyncGenerator[PublicEvent],
         answer: _Answer,
+        events: AsyncGenerator[PublicEvent] | None = None,
     ) -> AsyncGenerator[JsonObject]:
         """Yield the events of a run until it ends or asks its user; waits for others are passed."""
         yield _started_event(sent)
         if answer.all != sent.messages:
             yield _snapshot(answer.all)
-        async with aclosing(events):
-            async for event in events:
+        app = self._site.app
+        told = until_asked(app, handle, events or public_events(app, handle))
+        async with aclosing(told):
+            async for event, stage in told:
                 for one in answer.add(event):
                     yield one
-                if event["kind"] != "end":
-                    continue
-                is_parked = event["status"] == "input_required"
-                if is_parked and not await waits_at(self._site.app, handle, event):
-                    continue
-                if is_parked and not event.get("questions"):
+                if stage == "waits":
                     value: JsonObject = {"for": "others"}
                     yield {"type": "CUSTOM", "name": "upshot:waiting", "value": value}
-                    continue
-                yield _end(sent, handle.id, event)
-                return
+                elif stage == "last":
+                    yield _end(sent, handle.id, event)
 
 
-class _Answer:
+class _Answer(Writer):
     """Turns public events into messages, and into the events that build them.
 
     Attributes:
@@ -258,30 +246,13 @@ class _Answer:
     """
 
     def __init__(self, run_id: str, before: Sequence[JsonObject]) -> None:
+        super().__init__()
         # Messages of the run that the client already has are built again.
         self.all = [one for one in before if not str(one.get("id")).startswith(f"{run_id}.")]
         self._before = len(self.all)
         self._run_id = run_id
         self._number = 0
-        self._text: JsonObject | None = None
-        self._said = ""
-        self._calls: set[str] = set()
-
-    def add(self, event: PublicEvent) -> list[JsonObject]:
-        """Return the events for a public event of the run."""
-        match event["kind"]:
-            case "text":
-                return [*self._begin(), self._delta(str(event["text"]))]
-            case "message":
-                return self._replace_text(str(event["text"]))
-            case "reset":
-                return self._reset(is_all="attempt" in event)
-            case "tool":
-                return [*self._tool(event)]
-            case "end":
-                return [*self._end_events(event)]
-            case _:
-                return []
+        self._text: JsonObject = {}
 
     def _next(self, role: str) -> JsonObject:
         self._number += 1
@@ -289,46 +260,34 @@ class _Answer:
         self.all.append(message)
         return message
 
-    def _begin(self) -> list[JsonObject]:
-        if self._text is not None:
-            return []
+    def begin_text(self) -> list[JsonObject]:
         self._text = self._next("assistant")
-        self._text["content"] = self._said = ""
-        return [{"type": "TEXT_MESSAGE_START", "messageId": self._text["id"], "role": "assistant"}]
+        self._text["content"] = ""
+        self.open = str(self._text["id"])
+        return [{"type": "TEXT_MESSAGE_START", "messageId": self.open, "role": "assistant"}]
 
-    def _delta(self, text: str) -> JsonObject:
-        assert self._text is not None
-        self._said += text
-        self._text["content"] = self._said
-        return {"type": "TEXT_MESSAGE_CONTENT", "messageId": self._text["id"], "delta": text}
+    def piece(self, text: str) -> JsonObject:
+        self._text["content"] = self.said
+        return {"type": "TEXT_MESSAGE_CONTENT", "messageId": self.open, "delta": text}
 
-    def _close(self) -> list[JsonObject]:
-        text, self._text = self._text, None
-        return [] if text is None else [{"type": "TEXT_MESSAGE_END", "messageId": text["id"]}]
+    def end_text(self, id: str) -> JsonObject:
+        return {"type": "TEXT_MESSAGE_END", "messageId": id}
 
-    def _replace_text(self, text: str) -> list[JsonObject]:
-        """Replace the pieces of a reply with the whole text."""
-        if self._text is not None and self._said == text:
-            return self._close()
-        void = self._reset(is_all=False)
-        return [*void, *self._begin(), self._delta(text), *self._close()]
-
-    def _reset(self, *, is_all: bool) -> list[JsonObject]:
-        """Void the current text, or with *is_all* all that the run has said."""
+    def void(self, *, is_all: bool) -> list[JsonObject]:
         void = [one for one in self.all[self._before :] if is_all and "content" in one]
         void = [one for one in void if one["role"] == "assistant"]
-        if self._text is not None and self._text not in void:
+        if self.open and self._text not in void:
             void.append(self._text)
-        closed, self._said = self._close(), ""
+        closed, self.said = self.close(), ""
         if not void:
             return []
         self.all = [one for one in self.all if one not in void]
         return [*closed, _snapshot(self.all)]
 
     def _call(self, id: str, name: str, arguments: Json) -> Iterator[JsonObject]:
-        if id in self._calls:
+        if id in self.calls:
             return
-        self._calls.add(id)
+        self.calls.add(id)
         message, given = self._next("assistant"), encode(arguments).decode()
         named: JsonObject = {"name": name, "arguments": given}
         message["toolCalls"] = [{"id": id, "type": "function", "function": named}]
@@ -338,7 +297,7 @@ class _Answer:
         yield {"type": "TOOL_CALL_ARGS", **call, "delta": given}
         yield {"type": "TOOL_CALL_END", **call}
 
-    def _tool(self, event: PublicEvent) -> Iterator[JsonObject]:
+    def tool(self, event: PublicEvent) -> Iterator[JsonObject]:
         id = f"{self._run_id}.{event['id']}"
         yield from self._call(id, str(event["name"]), event.get("arguments", {}))
         match event["state"]:
@@ -357,11 +316,7 @@ class _Answer:
             case _:
                 pass
 
-    def _end_events(self, event: PublicEvent) -> Iterator[JsonObject]:
-        text = str(event.get("text", ""))
-        if text and text != self._said:
-            yield from self._replace_text(text)
-        yield from self._close()
+    def end(self, event: PublicEvent) -> Iterator[JsonObject]:
         questions: Any = event.get("questions", ())
         for one in questions:
             if one["kind"] == "approval":

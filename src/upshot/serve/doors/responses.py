@@ -37,7 +37,6 @@ from upshot.contract.model_calls import Request
 from upshot.contract.pending import (
     Answer,
     AnyAnswer,
-    Outdated,
     PendingApproval,
     PendingQuestion,
 )
@@ -48,7 +47,7 @@ from upshot.contract.usage import Usage
 from upshot.entry.planning import new_run_id
 from upshot.entry.run_handle import RunHandle
 from upshot.errors import Misuse
-from upshot.serve.history import Differs, Place, attachment, branch_after, from_data_url
+from upshot.serve.chats import Place, attachment, branch_after, from_data_url
 from upshot.serve.permissions import from_scoped
 from upshot.serve.public import (
     PublicEvent,
@@ -665,22 +664,15 @@ class Responses:
         previous = asked.previous_response_id
         if not previous:
             return Place(_conversation_of(asked) or run_id.replace("run", "conv"), past)
-        if not (conversation := (await self._run(previous)).context_id):
+        if not (conversation := (await self._site.summary(previous)).context_id):
             raise _Fault(f"{previous} belongs to no conversation", 409)
         if known:
-            is_next = (await self._run(run_id)).context_id == conversation
+            is_next = (await self._site.summary(run_id)).context_id == conversation
         else:
             is_next = await self._newest(user, conversation) == previous
         if is_next:
             return Place(conversation)
-        try:
-            return await branch_after(self._site, previous, run_id)
-        except Differs as error:
-            raise _Fault(str(error), 409) from None
-
-    async def _run(self, run_id: str) -> RunSummary:
-        (run,) = await (await self._site.app.open()).runs(run_id=run_id)
-        return run
+        return await branch_after(self._site, previous, run_id)
 
     async def _answer_run(
         self,
@@ -697,9 +689,7 @@ class Responses:
         answers = _answers_of(items, asked)
         if (now := await self._last_event(handle)) is None:
             raise _Fault("the answer came too late: the response goes on already", 409)
-        for told in await self._site.answer(user, handle.id, answers, door=DOOR):
-            if isinstance(told, Outdated):
-                raise _Fault(f"the answer came too late: {told.reason}", 409)
+        await self._site.answer_in_time(user, handle.id, answers, door=DOOR)
         return handle, cast("int", now["sequence_number"])
 
     async def _last_event(self, handle: RunHandle) -> JsonObject | None:
@@ -764,7 +754,7 @@ class Responses:
         self, handle: RunHandle, result: AgentResult[Json] | None, output: Sequence[JsonObject]
     ) -> JsonObject:
         """Return a response; without a result it is in progress."""
-        run = await self._run(handle.id)
+        run = await self._site.summary(handle.id)
         named = from_scoped((run.owner, run.tenant), run.context_id)
         begun = run.started_at or run.updated_at
         ended = None if result is None else result.ended_at

@@ -5,7 +5,7 @@ as server-sent events. ``GET /ui/{agent}/{chat}/stream`` follows the run in prog
 /ui/{agent}/{chat}`` returns the messages of a chat for a page that reloads.
 
 A chat is a conversation, and the id of an answer is the id of its run. Only the last message that
-is sent is used; see ``serve.history``.
+is sent is used; see ``serve.chats``.
 
 Source:
     AI SDK 7.0, "Stream Protocols" and ``uiMessageChunkSchema`` of the package ``ai`` 7.0.173, read
@@ -27,27 +27,27 @@ from upshot.contract.agent_spec import AgentCard
 from upshot.contract.base.structs import Json, JsonObject
 from upshot.contract.codec import decode, encode
 from upshot.contract.message import File, Image, Message, Text
-from upshot.contract.pending import Answer, AnyAnswer, Approve, Deny, Outdated
+from upshot.contract.pending import Answer, AnyAnswer, Approve, Deny
 from upshot.contract.protocols import RunSummary
 from upshot.entry.run_handle import RunHandle
 from upshot.errors import JournalError, Misuse
-from upshot.serve.history import (
-    Differs,
+from upshot.serve.chats import (
     Said,
+    Writer,
     asked,
+    at_questions,
     attachment,
     begin_turn,
     card_of,
     from_data_url,
+    ids_of,
     is_of,
     newest_of,
-    read_to_questions,
-    waits_at,
+    until_asked,
 )
 from upshot.serve.public import PublicEvent, public_events, public_run
 from upshot.serve.site import ServerSentEvent, Site, sse, to_json
-from upshot.serve.users import User
-from upshot.state.child_runs import bare_id
+from upshot.serve.users import Differs, User
 
 DOOR = "ui"
 # A question of the agent is shown as a call of this tool, which the page answers.
@@ -99,21 +99,17 @@ class _Door:
         sent = decode(await request.body(), _Sent)
         if not sent.id or "/" in sent.id or not sent.messages:
             raise Misuse("give the id of a chat, without a slash, and at least one message")
-        try:
-            if sent.messages[-1].role == "assistant":
-                return await self._answered(user, agent_id, sent)
-            handle = await begin_turn(self._site, user, agent_id, _to_said(sent, card))
-        except Differs as error:
-            return to_json({"error": str(error)}, 409)
-        return _stream(self._chunks(handle, self._events(handle), _Answer()))
+        if sent.messages[-1].role == "assistant":
+            return await self._answered(user, agent_id, sent)
+        handle = await begin_turn(self._site, user, agent_id, _to_said(sent, card))
+        return _stream(self._chunks(handle, _Answer()))
 
     async def resume(self, request: HttpRequest) -> Response:
         """Return the run in progress in a chat, from its start; 204 if there is none."""
         run = await self._newest(request)
         if run is None or run.ended:
             return Response(status_code=204)
-        handle = await self._site.app.run(run.run_id)
-        return _stream(self._chunks(handle, self._events(handle), _Answer()))
+        return _stream(self._chunks(await self._site.app.run(run.run_id), _Answer()))
 
     async def chat(self, request: HttpRequest) -> Response:
         """Return the messages of a chat; ``resume`` returns the answer in progress."""
@@ -139,9 +135,9 @@ class _Door:
             {"id": id, "role": "user", "parts": [{"type": "text", "text": text}]}
         ]
         if await handle.result(0) is not None:
-            answer, parts = _Answer(), list[JsonObject]()
-            async with aclosing(self._events(handle)) as events:
-                async for chunk in self._chunks(handle, events, answer, until_parked=True):
+            parts = list[JsonObject]()
+            async with aclosing(self._chunks(handle, _Answer(), until_parked=True)) as chunks:
+                async for chunk in chunks:
                     _add_to(parts, chunk)
             messages.append({"id": handle.id, "role": "assistant", "parts": [*parts]})
         return messages
@@ -150,31 +146,23 @@ class _Door:
         """Answer what the run of the last message waits for, and continue that message."""
         handle = await public_run(self._site, user, sent.messages[-1].id, "operate")
         items = await self._site.app.inbox(run_id=handle.id, limit=None)
-        names = {name for one in items for name in (one.pending.id, bare_id(one.pending))}
-        answers = {id: one for id, one in _answers_of(sent.messages[-1]) if id in names}
+        open_ = ids_of(items)
+        answers = {id: one for id, one in _answers_of(sent.messages[-1]) if id in open_}
         chat = await self._site.conversation_of(user, sent.id)
         is_here = any(one.agent_id == agent_id and is_of(one.conversation, chat) for one in items)
         if not answers or not is_here:
             raise Differs("nothing of this is waited for any more: load the chat again")
-        events, answer = self._events(handle), _Answer()
-        try:
-            await read_to_questions(self._site.app, handle, events, answers, answer.add)
-            for told in await self._site.answer(user, handle.id, [*answers.values()], door=DOOR):
-                if isinstance(told, Outdated):
-                    raise Differs(f"the answer came too late: {told.reason}")
-        except BaseException:
-            await events.aclose()
-            raise
-        return _stream(self._chunks(handle, events, answer))
-
-    def _events(self, handle: RunHandle) -> AsyncGenerator[PublicEvent]:
-        return public_events(self._site.app, handle)
+        answer, given = _Answer(), [*answers.values()]
+        app = self._site.app
+        async with at_questions(app, handle, answers, answer.add) as (events, _):
+            await self._site.answer_in_time(user, handle.id, given, door=DOOR)
+        return _stream(self._chunks(handle, answer, events))
 
     async def _chunks(
         self,
         handle: RunHandle,
-        events: AsyncGenerator[PublicEvent],
         answer: _Answer,
+        events: AsyncGenerator[PublicEvent] | None = None,
         *,
         until_parked: bool = False,
     ) -> AsyncGenerator[JsonObject]:
@@ -183,39 +171,32 @@ class _Door:
         While it waits for other people the stream stays open, unless *until_parked*.
         """
         yield {"type": "start", "messageId": handle.id}
+        app = self._site.app
+        told = until_asked(app, handle, events or public_events(app, handle))
         try:
-            async with aclosing(events):
-                async for event in events:
+            async with aclosing(told):
+                async for event, stage in told:
                     for chunk in answer.add(event):
                         yield chunk
-                    if event["kind"] != "end":
-                        continue
-                    is_parked = event["status"] == "input_required"
-                    if not is_parked or (
-                        _asks(event) and await waits_at(self._site.app, handle, event)
-                    ):
+                    if stage == "last":
                         yield _finish(event)
-                        return
-                    if not await waits_at(self._site.app, handle, event):
-                        continue
-                    yield {"type": "data-waiting", "data": {"for": "others"}, "transient": True}
-                    if until_parked:
-                        return
+                    elif stage == "waits":
+                        yield {"type": "data-waiting", "data": {"for": "others"}, "transient": True}
+                        if until_parked:
+                            return
         except JournalError as error:
             yield {"type": "error", "errorText": str(error)}
 
 
-class _Answer:
+class _Answer(Writer):
     """Turns public events into the chunks of one message.
 
     A step is a text and the calls that it made, so that a void text can be reset.
     """
 
     def __init__(self) -> None:
+        super().__init__()
         self._texts = 0
-        self._open = ""
-        self._said = ""
-        self._calls: set[str] = set()
         # The requested approvals by their calls, the denied calls, and the unsettled ones.
         self._asked: dict[str, str] = {}
         self._denied: set[str] = set()
@@ -223,67 +204,39 @@ class _Answer:
         self._in_step = False
         self._is_fresh = False
 
-    def add(self, event: PublicEvent) -> list[JsonObject]:
-        """Return the chunks for an event."""
-        match event["kind"]:
-            case "text":
-                return [*self._begin(), self._delta(str(event["text"]))]
-            case "message":
-                return self._replace_text(str(event["text"]))
-            case "reset":
-                return self._reset()
-            case "tool":
-                return [*self._tool(event)]
-            case "answered":
-                return [*self._answered(event)]
-            case _:
-                return [*self._end(event)]
-
     def _step(self) -> list[JsonObject]:
         """Start a step, unless one has just started."""
         is_fresh, self._in_step, self._is_fresh = self._is_fresh, True, False
         return [] if is_fresh else [{"type": "start-step"}]
 
-    def _begin(self) -> list[JsonObject]:
-        if self._open:
-            return []
+    def begin_text(self) -> list[JsonObject]:
         self._texts += 1
-        self._open, self._said = f"text-{self._texts}", ""
-        return [*self._step(), {"type": "text-start", "id": self._open}]
+        self.open = f"text-{self._texts}"
+        return [*self._step(), {"type": "text-start", "id": self.open}]
 
-    def _delta(self, text: str) -> JsonObject:
-        self._said += text
-        return {"type": "text-delta", "id": self._open, "delta": text}
+    def piece(self, text: str) -> JsonObject:
+        return {"type": "text-delta", "id": self.open, "delta": text}
 
-    def _close(self) -> list[JsonObject]:
-        id, self._open = self._open, ""
-        return [{"type": "text-end", "id": id}] if id else []
+    def end_text(self, id: str) -> JsonObject:
+        return {"type": "text-end", "id": id}
 
-    def _replace_text(self, text: str) -> list[JsonObject]:
-        """Replace the pieces of a reply with the whole text."""
-        if self._open and self._said == text:
-            return self._close()
-        void: list[JsonObject] = [{"type": "reset-step"}] if self._open else []
-        self._open = ""
-        return [*void, *self._begin(), self._delta(text), *self._close()]
-
-    def _reset(self) -> list[JsonObject]:
+    def void(self, *, is_all: bool) -> list[JsonObject]:
         """Void what was said since the last whole reply; revised attempts are never shown."""
-        chunks: list[JsonObject] = [{"type": "reset-step"}] if self._open else []
-        self._open = self._said = ""
+        chunks: list[JsonObject] = [{"type": "reset-step"}] if self.open else []
+        self.open = self.said = ""
         return chunks
 
     def _call(self, id: str, name: str, input: Json, **more: Json) -> Iterator[JsonObject]:
-        if id in self._calls:
+        if id in self.calls:
             return
-        self._calls.add(id)
+        self.calls.add(id)
         if not self._in_step:
             yield from self._step()
         shown: JsonObject = {"toolCallId": id, "toolName": name, "input": input}
         yield {"type": "tool-input-available", **shown, **more}
         self._unsettled[id] = {"toolCallId": id, **more}
 
-    def _tool(self, event: PublicEvent) -> Iterator[JsonObject]:
+    def tool(self, event: PublicEvent) -> Iterator[JsonObject]:
         id, name = str(event["id"]), str(event["name"])
         yield from self._call(id, name, event.get("arguments", {}), **_OURS)
         match event["state"]:
@@ -298,7 +251,7 @@ class _Answer:
             case _:
                 pass
 
-    def _answered(self, event: PublicEvent) -> Iterator[JsonObject]:
+    def answered(self, event: PublicEvent) -> Iterator[JsonObject]:
         """Yield the chunks for an answered question; what follows is a new step.
 
         A page sends its answers when the last step contains nothing else.
@@ -332,11 +285,7 @@ class _Answer:
         else:
             yield {"type": "tool-output-error", **call, "errorText": "It was not done."}
 
-    def _end(self, event: PublicEvent) -> Iterator[JsonObject]:
-        text = str(event.get("text", ""))
-        if text and text != self._said:
-            yield from self._replace_text(text)
-        yield from self._close()
+    def end(self, event: PublicEvent) -> Iterator[JsonObject]:
         asked: Any = event.get("questions", ())
         for one in asked:
             if one["kind"] == "approval":
@@ -354,11 +303,6 @@ class _Answer:
                 yield from self._fail_events(id)
         # What follows is a new step, even if the page has more parts than these.
         self._in_step = False
-
-
-def _asks(event: PublicEvent) -> bool:
-    """Whether an event is a park that asks the user something."""
-    return event["kind"] == "end" and bool(event.get("questions"))
 
 
 def _finish(event: PublicEvent) -> JsonObject:

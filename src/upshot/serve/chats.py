@@ -1,8 +1,11 @@
-"""Checks what a client says about a conversation against the log.
+"""What the doors of chat protocols share: starting a turn, following it, and answering it.
 
-Clients of some protocols send the whole conversation each time. Its earlier messages are ignored:
-only the id of the last answer is read. It names a run, and so the place in the conversation that
-the client knows.
+Their clients send the whole conversation each time. Its earlier messages are ignored: only the id
+of the last answer is read. It names a run, and so the place in the conversation that the client
+knows, which is checked against the log.
+
+A door reads its requests into ``Said`` and ``answers``, and subclasses ``Writer``, which says what
+each public event becomes.
 """
 
 from __future__ import annotations
@@ -10,14 +13,23 @@ from __future__ import annotations
 import base64
 import binascii
 import hashlib
-from collections.abc import AsyncGenerator, Callable, Container, Iterable, Sequence
+from abc import abstractmethod
+from collections.abc import (
+    AsyncGenerator,
+    Callable,
+    Container,
+    Iterable,
+    Sequence,
+)
+from contextlib import aclosing, asynccontextmanager
 from fnmatch import fnmatch
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 from msgspec.structs import replace
 
 from upshot.contract.agent_spec import AgentCard
 from upshot.contract.base.enums import Effect
+from upshot.contract.base.structs import JsonObject
 from upshot.contract.codec import encode
 from upshot.contract.events import SeedReference
 from upshot.contract.message import File, Image, Message
@@ -26,16 +38,14 @@ from upshot.contract.protocols import RunSummary
 from upshot.entry.run_handle import RunHandle, chain_from
 from upshot.errors import Misuse
 from upshot.fleet.app import App
-from upshot.serve.public import PublicEvent
+from upshot.journal.shared import InboxItem
+from upshot.serve.public import PublicEvent, public_events, questions_in
 from upshot.serve.site import Site
-from upshot.serve.users import Missing, User
+from upshot.serve.users import Differs, Missing, User
+from upshot.state.child_runs import bare_id
 
 # The metadata key for the id that the client gave a message.
 _MESSAGE_ID = "message_id"
-
-
-class Differs(Misuse):
-    """The conversation has continued beyond what the client knows: 409."""
 
 
 class Place(NamedTuple):
@@ -81,7 +91,6 @@ async def begin_turn(site: Site, user: User, agent_id: str, said: Said) -> RunHa
     """
     said = said._replace(chat=await site.conversation_of(user, said.chat))
     what = encode([said.chat, said.id, said.message]).decode()
-    journal = await site.app.open()
     time = 0
     while True:
         edit = f"{said.edit}\n{time or ''}{what}" if said.edit else ""
@@ -89,7 +98,7 @@ async def begin_turn(site: Site, user: User, agent_id: str, said: Said) -> RunHa
         run_id = f"run-{hashlib.sha256(named).hexdigest()[:16]}"
         if not await site.sees(user, run_id):
             break
-        (run,) = await journal.runs(run_id=run_id)
+        run = await site.summary(run_id)
         if not (said.is_again and run.ended):
             return await site.run_of(user, run_id)
         _check_void([run])
@@ -168,6 +177,135 @@ async def asked(handle: RunHandle) -> tuple[str, str]:
     return str(message.metadata.get(_MESSAGE_ID) or f"{handle.id}.request"), message.text
 
 
+class Writer:
+    """Turns public events into the chunks of a protocol, in which a text has a start and an end.
+
+    A subclass says what the chunks are. ``begin_text`` sets ``open``.
+
+    Attributes:
+        open: The id of the text that is open; "" if none is.
+        said: The pieces of the last text so far.
+        calls: The ids of the calls that were written.
+    """
+
+    def __init__(self) -> None:
+        self.open: str = ""
+        self.said: str = ""
+        self.calls: set[str] = set()
+
+    def add(self, event: PublicEvent) -> list[JsonObject]:
+        """Return the chunks for an event."""
+        match event["kind"]:
+            case "text":
+                return self._piece(str(event["text"]))
+            case "message":
+                return self._replace(str(event["text"]))
+            case "reset":
+                return self.void(is_all="attempt" in event)
+            case "tool":
+                return [*self.tool(event)]
+            case "answered":
+                return [*self.answered(event)]
+            case _:
+                text = str(event.get("text", ""))
+                last = self._replace(text) if text and text != self.said else []
+                return [*last, *self.close(), *self.end(event)]
+
+    def _piece(self, text: str) -> list[JsonObject]:
+        head: list[JsonObject] = []
+        if not self.open:
+            self.said = ""
+            head = self.begin_text()
+        self.said += text
+        return [*head, self.piece(text)]
+
+    def close(self) -> list[JsonObject]:
+        """Close the open text."""
+        id, self.open = self.open, ""
+        return [self.end_text(id)] if id else []
+
+    def _replace(self, text: str) -> list[JsonObject]:
+        """Replace the pieces of a reply with the whole text."""
+        if self.open and self.said == text:
+            return self.close()
+        return [*self.void(is_all=False), *self._piece(text), *self.close()]
+
+    @abstractmethod
+    def begin_text(self) -> list[JsonObject]:
+        """Open a text."""
+
+    @abstractmethod
+    def piece(self, text: str) -> JsonObject:
+        """Return a piece of the open text."""
+
+    @abstractmethod
+    def end_text(self, id: str) -> JsonObject:
+        """Return the end of a text."""
+
+    @abstractmethod
+    def void(self, *, is_all: bool) -> list[JsonObject]:
+        """Void the open text, or all that the run has said."""
+
+    @abstractmethod
+    def tool(self, event: PublicEvent) -> Iterable[JsonObject]:
+        """Return what a call becomes that has started, works or has ended."""
+
+    @abstractmethod
+    def end(self, event: PublicEvent) -> Iterable[JsonObject]:
+        """Return what follows the last text: what the user is asked."""
+
+    def answered(self, event: PublicEvent) -> Iterable[JsonObject]:
+        """Return what an answered question becomes."""
+        return ()
+
+
+Stage: TypeAlias = Literal["", "waits", "last"]
+
+
+async def until_asked(
+    app: App, handle: RunHandle, events: AsyncGenerator[PublicEvent]
+) -> AsyncGenerator[tuple[PublicEvent, Stage]]:
+    """Yield the events of a run until it ends or asks its user, and close them.
+
+    Yields:
+        Each event with "last" for the last one, "waits" for a park at which the run waits for
+        other people, and "" for all others. Parks that were answered since are passed.
+    """
+    async with aclosing(events):
+        async for event in events:
+            state: Stage = ""
+            if event["kind"] == "end":
+                if event["status"] != "input_required":
+                    state = "last"
+                elif await waits_at(app, handle, event):
+                    state = "last" if questions_in(event) else "waits"
+            yield event, state
+            if state == "last":
+                return
+
+
+@asynccontextmanager
+async def at_questions(
+    app: App, handle: RunHandle, ids: Container[str], add: Callable[[PublicEvent], object]
+) -> AsyncGenerator[tuple[AsyncGenerator[PublicEvent], bool]]:
+    """Read a run's events as ``read_to_questions`` does, for a block that answers the questions.
+
+    Yields:
+        The events that follow, closed if the block fails, and what ``read_to_questions`` returns.
+    """
+    events = public_events(app, handle)
+    try:
+        yield events, await read_to_questions(app, handle, events, ids, add)
+    except BaseException:
+        await events.aclose()
+        raise
+
+
+def ids_of(items: Iterable[InboxItem]) -> set[str]:
+    """Return the ids of what waits; that of a child run also has a shorter one."""
+    return {id for one in items for id in (one.pending.id, bare_id(one.pending))}
+
+
 async def waits_at(app: App, handle: RunHandle, event: PublicEvent) -> bool:
     """Whether a run, or one of its chain, still waits at the park that an event reported."""
     if await handle.result(0) is None:
@@ -199,8 +337,7 @@ async def read_to_questions(
         add(event)
         if event["kind"] != "end":
             continue
-        questions: Any = event.get("questions", ())
-        if any(one["id"] in ids for one in questions):
+        if any(str(one["id"]) in ids for one in questions_in(event)):
             return True
         if event["status"] != "input_required" or await waits_at(app, handle, event):
             break
