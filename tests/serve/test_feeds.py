@@ -13,7 +13,7 @@ from sse_starlette import ServerSentEvent
 from tests.serve.kit import Client, served
 from upshot import Agent, App, ModelResponse, Text, TextDelta, ToolCall, tool
 from upshot.journal import MemoryJournal
-from upshot.serve.feeds import Feed, Feeds, Part
+from upshot.serve.console import Feed, Feeds, Part
 
 MANY = 200
 

@@ -42,11 +42,11 @@ if TYPE_CHECKING:
 
 
 @cache
-def _run_functions():  # its return types are inferred
-    """Return the functions that start a run; cached, as imports are a good part of a short run."""
-    from upshot.entry.session_setup import run_child, run_whole
+def _run_whole():  # its return type is inferred
+    """Return what starts a run; cached, as the import is a good part of a short run."""
+    from upshot.entry.session_setup import run_whole
 
-    return run_whole, run_child
+    return run_whole
 
 
 async def run(
@@ -73,8 +73,7 @@ async def run(
         JournalError: The journal cannot be opened.
         asyncio.CancelledError: The caller was cancelled; the run was finalised first.
     """
-    run_whole, run_child = _run_functions()
-    return await run_whole(agent, request, options, child=run_child)
+    return await _run_whole()(agent, request, options)
 
 
 def run_sync(
@@ -102,7 +101,7 @@ def run_sync(
         KeyboardInterrupt: Ctrl-C was pressed. The run is stopped and finalised first: it gets 2 s,
             or ``write_grace_s`` if a write is in progress. A second Ctrl-C cuts that short.
     """
-    run_whole, run_child = _run_functions()
+    run_whole = _run_whole()
     sessions: list[Session] = []
 
     def ask_to_stop() -> bool:
@@ -114,8 +113,7 @@ def run_sync(
         return bool(sessions)
 
     return run_in_own_loop(
-        lambda: run_whole(agent, request, options, child=run_child, opened=sessions.append),
-        ask_to_stop,
+        lambda: run_whole(agent, request, options, opened=sessions.append), ask_to_stop
     )
 
 
@@ -240,7 +238,7 @@ async def note(run_id: str, name: str, value: Json, *, by: str = "", journal: Wh
         Misuse: There is no such run, or an argument is wrong.
         JournalError: The journal cannot be opened or written.
     """
-    from upshot.entry.notes import keep_note
+    from upshot.entry.annotations import keep_note
 
     await keep_note(run_id, name, value, by=by, journal=journal)
 
@@ -337,18 +335,9 @@ async def resume(
         JournalError: The journal cannot be opened or read, or the run is being worked on.
     """
     from upshot.entry.handoff_loop import resume_any
-    from upshot.entry.session_setup import run_child
 
-    return await resume_any(
-        run_id,
-        agent,
-        journal,
-        answers,
-        options,
-        child=run_child,
-        take_over=take_over,
-        continue_stopped=continue_stopped,
-    )
+    more: Any = {"take_over": take_over, "continue_stopped": continue_stopped}
+    return await resume_any(run_id, agent, journal, answers, options, **more)
 
 
 def reopen(
@@ -515,9 +504,8 @@ async def run_with_handoffs(
         asyncio.CancelledError: The caller was cancelled; the run was finalised first.
     """
     from upshot.entry.handoff_loop import relay
-    from upshot.entry.session_setup import run_child
 
-    chain = relay(agents, request, options, start=start, max_depth=max_depth, child=run_child)
+    chain = relay(agents, request, options, start=start, max_depth=max_depth)
     return await chain.go()
 
 
@@ -550,9 +538,8 @@ def start_with_handoffs(
     """
     from upshot.async_context import Block
     from upshot.entry.handoff_loop import relay, watched
-    from upshot.entry.session_setup import run_child
 
-    chain = relay(agents, request, options, start=start, max_depth=max_depth, child=run_child)
+    chain = relay(agents, request, options, start=start, max_depth=max_depth)
     return Block(watched(chain), call="upshot.start_with_handoffs(...)", name="live")
 
 

@@ -59,7 +59,6 @@ from upshot.runs.limits.quotas import handed_on, quotas_in, renewed
 from upshot.runs.live_run import LiveRun, conclude, text_of
 from upshot.runs.plan import (
     RESUME_NAMES,
-    Child,
     ResumeOptions,
     RunOptions,
     Where,
@@ -270,13 +269,12 @@ def relay(
     *,
     start: Agent[Any] | str | None,
     max_depth: float,
-    child: Child,
 ) -> Relay:
     """Return a relay that runs agents on *request* until one of them does not hand over."""
     check_amount("max_depth", max_depth, unit="handoffs")
     check_options(options)
     chain = HandoffChain(max_depth=max_depth, budget=options.get("budget"))
-    return Relay(AgentRegistry(agents, start), request, chain, options, child)
+    return Relay(AgentRegistry(agents, start), request, chain, options)
 
 
 @asynccontextmanager
@@ -393,7 +391,6 @@ class Relay:
         request: Request | str,
         chain: HandoffChain,
         options: RunOptions,
-        child: Child,
     ) -> None:
         self.answers: Sequence[AnyAnswer] = ()
         self.take_over: bool = False
@@ -410,7 +407,6 @@ class Relay:
         self._request = request
         self._chain = chain
         self._options = options
-        self._child = child
 
     def name_outer(self, run_id: str) -> None:
         """Set the run that the caller named as the parent of all of them."""
@@ -506,7 +502,6 @@ class Relay:
             self._request,
             self._options,
             watch=self.watches,
-            child=self._child,
             handoff_messages=handed,
             extra_logged={CHAIN_OPTION: noted},
             compacted=self._compacted,
@@ -544,7 +539,6 @@ class Relay:
             self.answers,
             options,
             watch=self.watches,
-            child=self._child,
             take_over=self.take_over,
             continue_stopped=self.continue_stopped,
         )
@@ -608,7 +602,6 @@ async def resume_any(
     answers: Sequence[AnyAnswer],
     options: ResumeOptions,
     *,
-    child: Child,
     take_over: bool,
     continue_stopped: bool,
     on_live: OnLive | None = None,
@@ -626,8 +619,7 @@ async def resume_any(
         chain = None if started is None else chain_of(started)
         agent = _agent_of_run(agents, run_id, started, options)
         if started is None or chain is None:
-            more: Any = {"watch": False, "child": child, "take_over": take_over}
-            more["continue_stopped"] = continue_stopped
+            more: Any = {"take_over": take_over, "continue_stopped": continue_stopped}
             going = go_on(run_id, agent, opened, answers, options, **more)
             async with going as live:
                 return await finished(live, on_live)
@@ -637,7 +629,7 @@ async def resume_any(
             # It is the budget of the whole chain.
             chain.budget = chain.remaining(budget)
             options = {**options, "budget": chain.budget}
-        relay_ = Relay(known, started.request, chain, _options_of(started, options, opened), child)
+        relay_ = Relay(known, started.request, chain, _options_of(started, options, opened))
         relay_.answers, relay_.take_over = answers, take_over
         relay_.continue_stopped, relay_.on_live = continue_stopped, on_live
         outer = started.parent_run_id

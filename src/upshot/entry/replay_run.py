@@ -88,13 +88,13 @@ async def replay_run(
         results = {child: await _result_of(child, opened, hidden) for child in record.children}
         given = {name: one for name, one in options.items() if name not in _OUTSIDE}
         quiet = agent.but(observers=())
-        plan = await plan_again(record.past, run_id, quiet, given, opened, child=_refuse_child)
+        start = _Children(record, results).start
+        plan = await plan_again(record.past, run_id, quiet, given, opened, child=start)
     if not getattr(plan.engine, "can_replay", True):
         name = type(plan.engine).__name__
         raise Misuse(f"a run of {name} cannot be replayed: it takes no replies of a log")
     copy = MemoryJournal()
-    children = _Children(record, results)
-    plan = replace(plan, journal=copy, artifact_store=copy.artifacts, child=children.start)
+    plan = replace(plan, journal=copy, artifact_store=copy.artifacts)
     result = await _run_session(plan, copy, record)
     again = [event async for event, _ in states(copy.events(run_id))]
     recorded = facts_of(events, is_left_out=record.is_left_out, show=record.show)
@@ -170,7 +170,3 @@ class _Children:
         if result is None:
             self._record.miss(f"the result of the run {run_id}")
         return typed(result, to_agent(agent))
-
-
-async def _refuse_child(*_: Any, **__: Any) -> AgentResult[Any]:
-    raise Misuse("this run is replayed")

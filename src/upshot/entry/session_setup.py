@@ -58,7 +58,6 @@ from upshot.journal.shared import Submission, shared_journal
 from upshot.runs.live_run import LiveRun
 from upshot.runs.plan import (
     RESUME_NAMES,
-    Child,
     OutputType,
     Plan,
     ResumeOptions,
@@ -107,8 +106,7 @@ async def begin(
     request: Request | str,
     options: RunOptions,
     *,
-    watch: bool,
-    child: Child,
+    watch: bool = False,
     handoff_messages: Sequence[Message] = (),
     extra_logged: JsonObject | None = None,
     compacted: tuple[Compacted, Sequence[Message]] | None = None,
@@ -117,7 +115,7 @@ async def begin(
 ) -> AsyncGenerator[LiveRun[Any]]:
     """Open what a new run needs, start it, and close everything after its end."""
     check_options(options)
-    more: Any = {"child": child, "handoff_messages": handoff_messages, "extra_logged": extra_logged}
+    more: Any = {"handoff_messages": handoff_messages, "extra_logged": extra_logged}
     more["compacted"] = compacted
     where = place_of(options)
     if where is None:
@@ -140,23 +138,22 @@ async def run_whole(
     request: Request | str,
     options: RunOptions,
     *,
-    child: Child,
     opened: Callable[[Session], None] | None = None,
 ) -> AgentResult[Any]:
     """Run a new run to its end, with all that it needs; *opened* is called with its session."""
     outer = current_run.get()
     if outer is not None and outer.context.recording is not None:
-        return await (outer.context.plan.child or child)(agent, request, **options)
+        return await (outer.context.plan.child or run_child)(agent, request, **options)
     check_options(options)
     where = options.get("journal") if outer is None else place_of(options)
     instant = None if where is None else as_instant(where)
     if where is None or (instant is not None and not names_conversation(request, options)):
-        plan = await _plan_new(agent, request, options, instant, child=child)
+        plan = await _plan_new(agent, request, options, instant)
         if instant is None:
             return await _run_session(Session(plan), opened)
         return await _run_in_memory(instant, plan, opened)
     async with open_journal(where) as journal:
-        plan = await _plan_new(agent, request, options, journal, child=child)
+        plan = await _plan_new(agent, request, options, journal)
         async with _claim_new(plan, options, journal) as (plan, hold):
             return await _run_session(hold.give(Session(plan, epoch=hold.epoch)), opened)
 
@@ -201,10 +198,10 @@ async def run_child(
     """Run an agent as a child run; if it may have started before, continue from its log."""
     where = place_of(options) if may_have_begun else None
     if where is None or not isinstance(request, Request):
-        return await run_whole(agent, request, options, child=run_child)
+        return await run_whole(agent, request, options)
     async with open_journal(where) as journal:
         if not await has_log(request.run_id, journal):
-            return await run_whole(agent, request, options, child=run_child)
+            return await run_whole(agent, request, options)
         rest = cast("ResumeOptions", {**options, "journal": None})
         outer = current_run.get()
         going = go_on(
@@ -213,8 +210,6 @@ async def run_child(
             journal,
             (),
             rest,
-            watch=False,
-            child=run_child,
             is_known=True,
             continue_stopped=outer is not None and outer.context.plan.continue_stopped,
         )
@@ -231,7 +226,7 @@ async def started(
     agent: Agent[Any] | AgentSpec, request: Request | str, options: RunOptions
 ) -> AsyncGenerator[LiveRun[Any]]:
     """See ``start``."""
-    async with begin(agent, request, options, watch=True, child=run_child) as live, live:
+    async with begin(agent, request, options, watch=True) as live, live:
         yield live
 
 
@@ -247,9 +242,8 @@ async def reopened(
     continue_stopped: bool,
 ) -> AsyncGenerator[LiveRun[Any]]:
     """See ``reopen``."""
-    more: Any = {"watch": True, "child": run_child, "take_over": take_over}
-    more["continue_stopped"] = continue_stopped
-    async with go_on(run_id, agent, journal, answers, options, **more) as live:
+    more: Any = {"take_over": take_over, "continue_stopped": continue_stopped}
+    async with go_on(run_id, agent, journal, answers, options, watch=True, **more) as live:
         if isinstance(live, AgentResult):
             hint = "; continue it with continue_stopped=True" if live.status in STOPPED else ""
             raise Misuse(f"run {run_id} has ended: its result is in the journal{hint}")
@@ -265,8 +259,7 @@ async def go_on(
     answers: Sequence[AnyAnswer],
     options: ResumeOptions,
     *,
-    watch: bool,
-    child: Child,
+    watch: bool = False,
     is_known: bool = False,
     take_over: bool = False,
     continue_stopped: bool = False,
@@ -283,7 +276,7 @@ async def go_on(
         if not past.ended:
             # Before the claim: if an answer is refused, a process that works on the run keeps it.
             await sort_answers(answers, past, run_id, opened)
-            plan = await plan_again(past, run_id, agent, {**options}, opened, child=child)
+            plan = await plan_again(past, run_id, agent, {**options}, opened, child=run_child)
             check_unlogged(past, plan)
             takes = take_over or is_known
             at_work = bool(past.begun) and await may_be_at_work(run_id, opened)
@@ -373,7 +366,7 @@ async def end_canceled(run_id: str, journal: Journal) -> AgentResult[Json]:
     while True:
         agent = Agent[Any](past.agent.id or run_id, engine=_Waiting())
         new = await shared.submission(run_id) if shared and past.started is None else None
-        going = go_on(run_id, agent, journal, (), {}, watch=False, child=run_child)
+        going = go_on(run_id, agent, journal, (), {})
         try:
             async with going if new is None else begin_to_end(new, journal, _Waiting()) as live:
                 if isinstance(live, AgentResult):
@@ -396,7 +389,7 @@ def begin_to_end(
     request = replace(new.request if hide is None else hide(new.request), run_id=new.run_id)
     agent = Agent[Any](new.agent_id, engine=engine)
     options = RunOptions(journal=journal, remember=False)
-    return begin(agent, request, options, watch=False, child=run_child)
+    return begin(agent, request, options)
 
 
 async def _plan_new(
@@ -405,14 +398,13 @@ async def _plan_new(
     options: RunOptions,
     journal: Journal | None,
     *,
-    child: Child,
     handoff_messages: Sequence[Message] = (),
     extra_logged: JsonObject | None = None,
     compacted: tuple[Compacted, Sequence[Message]] | None = None,
 ) -> Plan:
     """Plan a new run; its id must not be in the journal yet."""
     plan = await plan_run(
-        agent, request, options, journal, child=child, handoff_messages=handoff_messages
+        agent, request, options, journal, child=run_child, handoff_messages=handoff_messages
     )
     if extra_logged:
         plan = replace(plan, extra_logged=extra_logged, compacted=compacted)

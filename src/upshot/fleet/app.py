@@ -36,17 +36,23 @@ from upshot.contract.protocols import Journal, Model, RunCounts, RunFilters, Run
 from upshot.contract.result import AgentResult
 from upshot.contract.settings import Policy, Quota
 from upshot.effects import settling
+from upshot.entry.annotations import (
+    Grant,
+    assign_item,
+    keep_note,
+    list_grants,
+    put_off,
+    shown_to,
+    withdraw_grant,
+)
 from upshot.entry.answers import answer_run
 from upshot.entry.conversations import check_not_redacted, with_conversation
-from upshot.entry.grants import Grant, list_grants, withdraw_grant
 from upshot.entry.handoff_loop import AgentRegistry, OnLive, finished, relay, resume_any
-from upshot.entry.later import assign_item, put_off, shown_to
-from upshot.entry.notes import keep_note
 from upshot.entry.planning import known_of, new_run_id
 from upshot.entry.replay_run import Replay, replay_run
 from upshot.entry.run_handle import RunHandle, handle_of
 from upshot.entry.run_lease import is_at_work
-from upshot.entry.session_setup import KnownRun, begin, check_again, has_log, run_child
+from upshot.entry.session_setup import KnownRun, begin, check_again, has_log
 from upshot.errors import JournalError, Misuse, need_of_extra
 from upshot.fleet.submission import (
     AppOptions,
@@ -763,10 +769,10 @@ class App:
         options = cast("RunOptions", {**given, "journal": journal})
         if agent.handoffs:
             agents = self.agents.values()
-            chain = relay(agents, request, options, start=agent, max_depth=_DEPTH, child=run_child)
+            chain = relay(agents, request, options, start=agent, max_depth=_DEPTH)
             chain.on_live = on_live
             return await chain.go()
-        async with begin(agent, request, options, watch=False, child=run_child) as live:
+        async with begin(agent, request, options) as live:
             return await finished(live, on_live)
 
     def _session_options(self, new: Submission | None, *, goes_on: bool) -> dict[str, Any]:
@@ -787,7 +793,6 @@ class App:
             journal,
             (),
             self._resume_options(new),
-            child=run_child,
             take_over=False,
             continue_stopped=False,
             on_live=on_live,

@@ -34,7 +34,7 @@ from upshot.contract.protocols import (
 )
 from upshot.contract.result import AgentResult
 from upshot.contract.settings import Budget, ModelSettings, Policy, Quota, Retry
-from upshot.entry.grants import Grant
+from upshot.entry.annotations import Grant
 from upshot.entry.handoff_loop import OnLive
 from upshot.entry.replay_run import Replay
 from upshot.entry.run_handle import RunHandle

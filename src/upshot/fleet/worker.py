@@ -25,7 +25,7 @@ from upshot.contract.codec import decode, encode
 from upshot.contract.protocols import Journal
 from upshot.contract.result import AgentResult
 from upshot.entry.resume import read_begun
-from upshot.entry.session_setup import begin_to_end, go_on, run_child
+from upshot.entry.session_setup import begin_to_end, go_on
 from upshot.errors import JournalError, Misuse
 from upshot.fleet.app import App
 from upshot.fleet.verifier import Verifier
@@ -492,7 +492,7 @@ async def set_aside(run_id: str, journal: Journal) -> AgentResult[Any] | None:
     past = await read_begun(run_id, journal)
     agent = Agent[Any](past.agent.id or run_id, engine=_Lost())
     new = await needs_shared(journal).submission(run_id) if past.started is None else None
-    going = go_on(run_id, agent, journal, (), {}, watch=False, child=run_child)
+    going = go_on(run_id, agent, journal, (), {})
     try:
         async with going if new is None else begin_to_end(new, journal, _Lost()) as live:
             return live if isinstance(live, AgentResult) else await live.finish()

@@ -26,7 +26,7 @@ from upshot.contract.settings import Budget, Policy
 from upshot.contract.tool_calls import ToolCall, ToolDenied, ToolRecord, ToolSpec
 from upshot.entry.resume import read_past
 from upshot.entry.run_lease import sessions_of
-from upshot.entry.session_setup import KnownRun, begin, go_on, has_log, run_child
+from upshot.entry.session_setup import KnownRun, begin, go_on, has_log
 from upshot.errors import JournalError, Misuse
 from upshot.journal.lease_holder import RunHeld
 from upshot.journal.opening import open_journal
@@ -517,14 +517,12 @@ class GuardedRun:
         """
         options = self._setup.options
         if await has_log(self._run_id, journal):
-            going = go_on(
-                self._run_id, agent, journal, (), {**options}, watch=False, child=run_child
-            )
+            going = go_on(self._run_id, agent, journal, (), {**options})
         else:
             said = self._queue[0].conversation.said or f"Calls of {self._setup.name}."
             request = Request(said, run_id=self._run_id)
             new = cast("RunOptions", {**options, "journal": journal})
-            going = begin(agent, request, new, watch=False, child=run_child)
+            going = begin(agent, request, new)
         async with going as live:
             if isinstance(live, AgentResult):
                 return live

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from upshot.contract.conversation import ConversationSummary
     from upshot.contract.effects import EffectCheck, EffectEntry
     from upshot.contract.message import Message
-    from upshot.entry.grants import Grant
+    from upshot.entry.annotations import Grant
 
 
 _USER_OF = Allowed("a function of the request that gives a User or None", methods=("__call__",))
