@@ -13,6 +13,7 @@ from upshot import (
     Agent,
     Answer,
     Budget,
+    Compaction,
     Message,
     ModelRequest,
     ModelResponse,
@@ -144,5 +145,38 @@ async def test_a_replay_counts_the_tries_that_failed() -> None:
     agent, budget = Agent("a", model=model, tools=[look]), Budget(max_tokens=30)
     result = await run(agent, "?", journal=journal, budget=budget)
     assert result.error is not None and result.error.code == "budget_exceeded"
+    played = await replay(result.run_id, agent, journal=journal, budget=budget)
+    assert played.difference is None and played.result.error == result.error
+
+
+async def test_a_replay_counts_the_model_calls_that_sum_up() -> None:
+    journal, budget = MemoryJournal(), Budget(max_turns=3)
+    model = ScriptedModel(
+        [measured(None, LOOK), measured(None, ToolCall("l2", "look", {})), "Never."]
+    )
+    summing = ScriptedModel([measured("In short."), measured("Shorter.")])
+    agent = Agent(
+        "a",
+        model=model,
+        tools=[look],
+        compaction=Compaction(at_tokens=1, keep_last=1, summarise=summing),
+    )
+    result = await run(agent, "?", journal=journal, budget=budget)
+    assert result.error is not None and result.error.code == "max_turns"
+    played = await replay(result.run_id, agent, journal=journal, budget=budget)
+    assert played.difference is None and played.result.error == result.error
+
+
+async def test_a_replay_counts_the_model_calls_that_correct_arguments() -> None:
+    @tool(effect="read", repair=True)
+    async def find(number: int) -> str:
+        return "found"
+
+    journal, budget = MemoryJournal(), Budget(max_turns=2)
+    wrong = ToolCall("f", "find", {"number": "seven"})
+    model = ScriptedModel([measured(None, wrong), measured('{"number": 7}'), "Never."])
+    agent = Agent("a", model=model, tools=[find])
+    result = await run(agent, "?", journal=journal, budget=budget)
+    assert result.error is not None and result.error.code == "max_turns"
     played = await replay(result.run_id, agent, journal=journal, budget=budget)
     assert played.difference is None and played.result.error == result.error

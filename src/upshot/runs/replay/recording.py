@@ -27,7 +27,7 @@ from upshot.contract.events import (
     UsageReported,
 )
 from upshot.contract.message import Message
-from upshot.contract.model_calls import ModelResponse, ModelRetried, ModelStarted
+from upshot.contract.model_calls import ModelReplied, ModelResponse, ModelRetried, ModelStarted
 from upshot.contract.pending import Pending, PendingEffect
 from upshot.contract.result import AttemptLine
 from upshot.contract.run_control import Compacted
@@ -46,7 +46,7 @@ from upshot.runs.recorder import Recorder
 from upshot.runs.redaction import lift_secrets
 from upshot.runs.resumption import read_arguments
 from upshot.state.child_runs import Spent, child_of
-from upshot.state.run_state import RunState
+from upshot.state.run_state import SUMMARY, RunState
 from upshot.tools.call_resumption import KnownCall, KnownOutcomes
 
 
@@ -167,7 +167,7 @@ class Recording:
         self._spans: dict[str, tuple[int, int | None]] = {}
         self._left_out: set[int] = set()
         # Usage that a replay does not cause again, by the event that reports it.
-        self._used: dict[int, Spent | ModelResponse] = {}
+        self._used: dict[int, Spent | ModelResponse | ModelReplied] = {}
         # Failed tries of a model call, by the event that starts the call.
         self._retried: dict[int, list[ModelResponse]] = {}
         self._settled: dict[str, int] = {}
@@ -237,6 +237,8 @@ class Recording:
 
     def summary(self) -> Message | str | None:
         """Return the next recorded summary of older messages, or a text if there is none."""
+        asked = [at for at, one in self._used.items() if getattr(one, "purpose", "") == SUMMARY]
+        self._count_until(min(asked, default=0))
         found = self._current.compacted
         return found.popleft().summary if found else "the record does not have it"
 
@@ -321,6 +323,9 @@ class Recording:
                     self.budget.add_spent(spent)
                 case ModelResponse() as response:
                     self.budget.add(response)
+                case ModelReplied() as replied:
+                    self.budget.turns += 1
+                    self.budget.add(replied.response)
 
     def _end_in(self, key: str) -> None:
         """Fail as the attempt did if it ended within this step, which then has no outcome.
@@ -416,8 +421,11 @@ class Recording:
             case ModelRetried() if event.turn in self.past.models:
                 asked = self.past.models[event.turn].seq
                 self._retried.setdefault(asked, []).append(event.response)
-            case UsageReported(number=0):
+            case UsageReported(number=0) | ModelRetried():
+                # The retried call is none of the engine's, such as a summary.
                 self._used[event.seq] = event.response
+            case ModelReplied() if event.purpose:
+                self._used[event.seq] = event
             case _:
                 pass
 
