@@ -41,9 +41,13 @@ BROWSER := .venv-browser
 TRY_BROWSER = UPSHOT_REAL_BROWSER=1 $(BROWSER)/bin/python -m pytest -q --confcutdir=tests/browser_real \
   -o filterwarnings=ignore --timeout 200 -rs tests/browser_real
 PAGES := $(BROWSER)/.ready
+# And what builds the documentation site.
+DOCS := .venv-docs
+WRITERS := $(DOCS)/.ready
+DOCS_GROUP = $$($(PYTHON) -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["dependency-groups"]["docs"])')
 TYPESCRIPT := .venv/node/.ready
 NPM_FILES := $(addprefix tests/schema/,package.json package-lock.json .npmrc)
-CODE := src tests $(wildcard examples bench fuzz kills stress)
+CODE := src tests docs/site $(wildcard examples bench fuzz kills stress)
 WORKERS ?= 2
 
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
@@ -99,7 +103,7 @@ endef
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
 .PHONY: quick effects fuzz chaos whole beside duplicates kills stress properties help setup demo test format-check lint types layers unit adapters mcp dojo \
-  fleet postgres release restate protocols chromium browser bench schema format clean
+  fleet postgres release restate protocols chromium browser docs site pictures bench schema format clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1	\2/p' Makefile | expand -t 20
@@ -172,6 +176,18 @@ chromium:
 
 browser: chromium $(PAGES) ## install Chromium on Debian, and try the console's pages in it
 	@$(TRY_BROWSER) || { echo 'what failed, once more:'; $(TRY_BROWSER) --last-failed; }
+
+docs: $(WRITERS) ## build the documentation site into build/site; a broken link fails
+	@$(DOCS)/bin/python -m docs.site
+
+site: docs chromium $(PAGES) ## build the site, and try its pages in Chromium
+	@UPSHOT_REAL_BROWSER=1 UPSHOT_SITE=$$(ls -d build/site/*/ | tail -1) $(BROWSER)/bin/python -m pytest -q \
+	  --confcutdir=tests/browser_real -o filterwarnings=ignore -rs tests/browser_real/test_site.py
+
+pictures: chromium $(PAGES) ## take the pictures of the console in docs/pictures again
+	@UPSHOT_REAL_BROWSER=1 UPSHOT_PICTURES=docs/pictures $(BROWSER)/bin/python -m pytest -q \
+	  --confcutdir=tests/browser_real -o filterwarnings=ignore -rs tests/browser_real/test_pictures.py \
+	  tests/browser_real/test_helpdesk.py -k 'picture or killed'
 
 protocols: $(CLIENTS) ## try the doors with the official clients and suites of their protocols
 	@UPSHOT_REAL_PROTOCOLS=1 $(PROTOCOLS)/bin/python -m pytest -q --confcutdir=tests/protocols_real \
@@ -269,6 +285,10 @@ $(BUILDERS): pyproject.toml Makefile
 $(PAGES): pyproject.toml Makefile
 	$(call environment,$(BROWSER),-e '.[cli$(comma)serve]' playwright==1.65.2 pytest-timeout==2.4.0,axe-core@4.14.1)
 	@touch $(PAGES)
+
+$(WRITERS): pyproject.toml Makefile
+	$(call environment,$(DOCS),-e '.[cli]' $(DOCS_GROUP))
+	@touch $(WRITERS)
 
 $(CLIENTS): pyproject.toml Makefile
 	$(call environment,$(PROTOCOLS),-e '.[cli$(comma)gateway$(comma)mcp$(comma)serve]' openai==3.54.0 'a2a-sdk[http-server]==1.3.0' \

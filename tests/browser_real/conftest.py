@@ -18,6 +18,7 @@ if "UPSHOT_REAL_BROWSER" not in os.environ:
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 LAPTOP = {"width": 1360, "height": 860}
+DOCS = Path(__file__).resolve().parents[2] / "docs" / "pictures"
 PHONE = {"width": 360, "height": 760}
 # How long to wait for something that appears at once on an idle machine.
 PATIENCE_MS = 60_000
@@ -62,6 +63,19 @@ def page_of(browser: Any) -> Callable[..., Awaitable[Any]]:
         return page
 
     return opened
+
+
+async def take_picture(page: Any, name: str) -> None:
+    """Write a picture into the folder that UPSHOT_PICTURES names, if it is set.
+
+    ``docs/pictures`` gets only those that it has: pages show them.
+    """
+    if named := os.environ.get("UPSHOT_PICTURES"):
+        folder = Path(named).resolve()
+        folder.mkdir(parents=True, exist_ok=True)
+        before = {one.stem for one in folder.glob("*.png")}
+        if name in before or folder != DOCS:
+            await page.screenshot(path=folder / f"{name}.png")
 
 
 def _note(page: Any, said: Any) -> None:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from pathlib import Path
 from typing import Any
 
 from playwright.async_api import expect
 
+from tests.browser_real.conftest import take_picture
 from tests.examples.desk_server import DeskServer
 
 DONE = "It is done: order 1043 is cancelled. Is there anything else?"
@@ -52,8 +52,7 @@ async def test_the_page_goes_on_by_itself_when_the_server_was_killed(
         page = await page_of(server.url + "/as/ada", viewport={"width": 390, "height": 760})
         await say(page, "I want my money back for order 1041.")
         await expect(page.get_by_text("A colleague is looking at this.")).to_be_visible()
-        if folder := os.environ.get("UPSHOT_PICTURES"):
-            await page.screenshot(path=Path(folder) / "helpdesk-phone.png")
+        await take_picture(page, "helpdesk-phone")
         staff = await page_of(server.url + "/as/sam")
         await staff.get_by_role("button", name="Approve").first.click()
         async with asyncio.timeout(60):
@@ -70,6 +69,5 @@ async def test_the_page_goes_on_by_itself_when_the_server_was_killed(
         assert await texts(page) == ["I want my money back for order 1041.", PAID]
         assert server.refunds() == [1041]
         assert page.faults == []
-        if folder := os.environ.get("UPSHOT_PICTURES"):
-            await page.set_viewport_size({"width": 1100, "height": 560})
-            await page.screenshot(path=Path(folder) / "helpdesk.png")
+        await page.set_viewport_size({"width": 1100, "height": 560})
+        await take_picture(page, "helpdesk")

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from playwright.async_api import expect
 
+from tests.browser_real.conftest import take_picture
 from tests.browser_real.shop import fill, make_shop
 from tests.serve.kit import served
 
@@ -20,8 +21,6 @@ needs_folder = pytest.mark.skipif("UPSHOT_PICTURES" not in os.environ, reason="s
 
 @needs_folder
 async def test_each_page_has_its_picture(tmp_path: Path, page_of: Any) -> None:
-    folder = Path(os.environ["UPSHOT_PICTURES"])
-    folder.mkdir(parents=True, exist_ok=True)
     app = make_shop(str(tmp_path / "runs.db"))
     async with served(app) as client:
         made = await fill(app, 72)
@@ -34,7 +33,7 @@ async def test_each_page_has_its_picture(tmp_path: Path, page_of: Any) -> None:
                 await page.locator("button.row", has_text=row).first.click()
             await expect(page.locator("#line")).to_be_hidden()
             await page.wait_for_load_state("load")
-            await page.screenshot(path=folder / f"{name}.png")
+            await take_picture(page, name)
             await page.context.close()
 
         dark: Any = {"color_scheme": "dark"}

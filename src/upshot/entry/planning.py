@@ -166,9 +166,7 @@ def agent_of_spec(spec: AgentSpec, engine: Engine | None = None) -> Agent[Any]:
         retry=spec.retry,
         allow_empty=spec.allow_empty,
         allow_filtered=spec.allow_filtered,
-        compaction=None
-        if (compaction := spec.compaction) is None
-        else Compaction(**cast("Any", compaction)),
+        compaction=None if (said := spec.compaction) is None else Compaction(**cast("Any", said)),
         artifacts=spec.artifacts,
     )
 

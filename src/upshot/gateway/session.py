@@ -119,8 +119,8 @@ class Session:
         try:
             return self.calls.mask(await handler(context, method, dict(params or {})))
         except MCPError as error:
-            text = self.calls.mask(error.message)
-            raise MCPError(error.code, text, self.calls.mask(error.data)) from error
+            said = self.calls.mask(error.message)
+            raise MCPError(error.code, said, self.calls.mask(error.data)) from error
 
     async def on_notify(self, method: str, params: Params) -> None:
         """Forward a notification of the client."""
@@ -153,16 +153,16 @@ class Session:
         """Forward a server's notification to the client."""
         if method == "notifications/tools/list_changed":
             self._is_loaded = False
-        masked = self.calls.mask(params)
-        if (listened := self._listened(masked)) is not None:
-            masked, context = listened
-            await context.notify(method, masked)
+        said = self.calls.mask(params)
+        if (listened := self._listened(said)) is not None:
+            said, context = listened
+            await context.notify(method, said)
         elif link.in_flight and method == "notifications/message":
-            await link.in_flight[-1].notify(method, masked)
+            await link.in_flight[-1].notify(method, said)
         elif self._front is not None:
-            await self._front.notify(method, masked)
+            await self._front.notify(method, said)
         elif link.in_flight:
-            await link.in_flight[-1].notify(method, masked)
+            await link.in_flight[-1].notify(method, said)
 
     def _listened(self, params: Params) -> tuple[dict[str, Any], Context] | None:
         """Return a notification for the stream that the client opened, and that stream."""
@@ -197,14 +197,14 @@ class Session:
 
     async def _initialize(self, context: Context, method: str, params: dict[str, Any]) -> Result:
         self._capabilities = params.get("capabilities")
-        results = await asyncio.gather(*(one.initialize(params) for one in self.links.values()))
-        return results[0] if self._is_single else _merged(results)
+        said = await asyncio.gather(*(one.initialize(params) for one in self.links.values()))
+        return said[0] if self._is_single else _merged(said)
 
     async def _discover(self, context: Context, method: str, params: dict[str, Any]) -> Result:
-        results = await asyncio.gather(
+        said = await asyncio.gather(
             *(ask(one, context, method, params) for one in self.links.values())
         )
-        return _merged(results)
+        return _merged(said)
 
     async def _listen(self, context: Context, method: str, params: dict[str, Any]) -> Result:
         """Open a stream of notifications at every server that has them."""
@@ -218,13 +218,13 @@ class Session:
             finally:
                 del self._listens[id]
 
-        results = await asyncio.gather(
+        said = await asyncio.gather(
             *(listen(one) for one in self.links.values()), return_exceptions=not self._is_single
         )
-        for one in results:
+        for one in said:
             if isinstance(one, dict):
                 return one
-        raise cast("BaseException", results[0])
+        raise cast("BaseException", said[0])
 
     async def _list(self, context: Context, method: str, params: dict[str, Any]) -> Result:
         """List all pages of all servers as one, with distinct names."""
@@ -335,12 +335,12 @@ class Session:
     async def _call_in_rounds(self, ticket: Ticket, own: str, answered: object) -> Result:
         """Make a call of a client that is asked by a result and answers by a new request."""
         forms: dict[str, Any] = {}
-        fields = cast("JsonObject", answered) if isinstance(answered, dict) else {}
+        said = cast("JsonObject", answered) if isinstance(answered, dict) else {}
 
         async def elicit(item: PendingApproval) -> Approve | Deny | None:
             key = f"upshot/{item.digest}"
-            if key in fields:
-                return answer_in(item, fields[key], self._by)
+            if key in said:
+                return answer_in(item, said[key], self._by)
             forms[key] = {"method": "elicitation/create", "params": form_of(item)}
             raise _AskFirst
 
@@ -448,22 +448,22 @@ async def _tools_of(link: Link, params: Mapping[str, Any]) -> list[JsonObject]:
     return listed
 
 
-def _merged(results: list[Result]) -> Result:
+def _merged(said: list[Result]) -> Result:
     """Merge the descriptions of several servers into one."""
-    whole = dict(results[0])
-    versions = [one["protocolVersion"] for one in results if "protocolVersion" in one]
+    whole = dict(said[0])
+    versions = [one["protocolVersion"] for one in said if "protocolVersion" in one]
     if versions:
         whole["protocolVersion"] = min(versions)
     capabilities: dict[str, Any] = {}
-    for one in results:
+    for one in said:
         for name, value in cast("dict[str, Any]", one.get("capabilities") or {}).items():
             known: Any = capabilities.get(name)
             both = isinstance(known, dict) and isinstance(value, dict)
             capabilities[name] = {**known, **value} if both else value
     whole["capabilities"] = capabilities
-    instructions = [str(one["instructions"]) for one in results if one.get("instructions")]
-    if instructions:
-        whole["instructions"] = "\n\n".join(instructions)
+    told = [str(one["instructions"]) for one in said if one.get("instructions")]
+    if told:
+        whole["instructions"] = "\n\n".join(told)
     info = {"name": "upshot-gateway", "version": __version__}
     if "serverInfo" in whole:
         whole["serverInfo"] = info

@@ -190,17 +190,17 @@ def _retry_order(reply: ModelResponse) -> tuple[bool, float]:
 
 
 def _to_account(name: str, reply: ModelResponse) -> JsonObject:
-    account: JsonObject = {"model": name, "duration_ms": reply.duration_ms}
+    told: JsonObject = {"model": name, "duration_ms": reply.duration_ms}
     error = reply.error
     if error is not None:
-        account |= {"code": str(error.code), "message": error.message}
+        told |= {"code": str(error.code), "message": error.message}
         if error.status_code is not None:
-            account["status_code"] = error.status_code
+            told["status_code"] = error.status_code
     if reply.usage:
-        account["usage"] = msgspec.to_builtins(reply.usage)
+        told["usage"] = msgspec.to_builtins(reply.usage)
     if reply.cost is not None:
-        account["cost"] = float(reply.cost)
-    return account
+        told["cost"] = float(reply.cost)
+    return told
 
 
 def _items_of(model: Model, request: ModelRequest) -> AsyncIterator[StreamItem]:

@@ -56,9 +56,7 @@ class Instruments:
             )
         }
         self._unknown = meter.create_gauge(
-            "upshot.effects.unknown",
-            "{effect}",
-            "Effects that may have happened, and that nobody has settled.",
+            "upshot.effects.unknown", "{effect}", "Effects of which nobody knows."
         )
         self._settlements = meter.create_counter(
             "upshot.effects.settlements", "{effect}", "Unknown effects that became known."

@@ -62,10 +62,10 @@ class WriteConnection(Connection, Protocol):
     """Reads and writes within a transaction.
 
     Attributes:
-        topics: Topics whose watchers are woken once this is committed.
+        told: Topics whose watchers are woken once this is committed.
     """
 
-    topics: set[str]
+    told: set[str]
 
     def executemany(self, statement: str, values: Iterable[Sequence[Any]], /) -> object: ...
 

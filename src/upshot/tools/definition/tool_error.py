@@ -71,16 +71,16 @@ class ToolError(Exception):
         )
 
     def __repr__(self) -> str:
-        fields = [repr(self.message)]
+        said = [repr(self.message)]
         if self.code is not None:
-            fields.append(f"code={self.code!r}")
+            said.append(f"code={self.code!r}")
         if not self.retryable:
-            fields.append("retryable=False")
+            said.append("retryable=False")
         if self.retry_after_s is not None:
-            fields.append(f"retry_after_s={self.retry_after_s:g}")
+            said.append(f"retry_after_s={self.retry_after_s:g}")
         if self.effect is not None:
-            fields.append(f"effect={self.effect!r}")
-        return f"{type(self).__name__}({', '.join(fields)})"
+            said.append(f"effect={self.effect!r}")
+        return f"{type(self).__name__}({', '.join(said)})"
 
 
 class NotDone(ToolError):
@@ -167,8 +167,8 @@ def without_traceback(text: str) -> str:
     for chained in _CHAINED:
         before = before.partition(chained)[0]
     before = before.rstrip(_BARS + "\r\n").removesuffix("Exception Group").rstrip(_BARS + "\r\n")
-    ending = _ending(after) if "\n" in after.strip() else _joined_ending(after)
-    return f"{before} {ending}".strip()
+    said = _ending(after) if "\n" in after.strip() else _joined_ending(after)
+    return f"{before} {said}".strip()
 
 
 def _ending(traceback: str) -> str:
