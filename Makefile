@@ -102,7 +102,7 @@ endef
 
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
-.PHONY: quick effects fuzz chaos whole beside duplicates kills stress properties help setup demo test format-check lint types layers unit adapters mcp dojo \
+.PHONY: quick mutants effects fuzz chaos whole beside duplicates kills stress properties help setup demo test format-check lint types layers unit adapters mcp dojo \
   fleet postgres release restate protocols chromium browser docs site pictures bench schema format clean
 
 help: ## list the targets
@@ -133,6 +133,9 @@ unit: $(DEV) $(TYPESCRIPT)
 quick: $(DEV) ## lint, and the tests that the change in hand most likely breaks, in a minute
 	$(call stage,lint,$(BIN)/ruff check $(CODE))
 	@$(BIN)/python -m tests.quick
+
+mutants: $(DEV) ## break COUNT=200 random lines of the source, and list those that no test notices; PART=runs is a part of it
+	@$(BIN)/python -m tests.mutants $(or $(COUNT),200) $(or $(SEED),0) $(PART)
 
 adapters: $(NATIVE) $(CREWS) ## try the adapters, the guard and Ledger.once with the real packages of other agents
 	@UPSHOT_REAL_ADAPTERS=1 $(ADAPTERS)/bin/pytest -q --confcutdir=tests/adapters_real \

@@ -33,7 +33,7 @@ NOT_OURS = re.compile(
 settings.register_profile(
     "upshot",
     deadline=None,
-    max_examples=50,
+    max_examples=25,
     derandomize=True,
     print_blob=True,
     suppress_health_check=[HealthCheck.too_slow],

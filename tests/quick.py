@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterable, Sequence
+from functools import cache
 from pathlib import Path
 
 import grimp
@@ -29,8 +30,8 @@ def changed_files() -> list[str]:
     return now or _git("diff", "--name-only", "HEAD~1")
 
 
-def nearest_tests(changed: Iterable[str]) -> list[str]:
-    """The test files that concern *changed* paths, the nearest first."""
+def nearest_tests(changed: Iterable[str], *, farthest: int = 4) -> list[str]:
+    """The test files that concern *changed* paths, the nearest first; *farthest* is a rank."""
     paths = [Path(one) for one in changed if one.endswith(".py")]
     modules = {_module_of(one) for one in paths if one.parts[0] == "src"}
     users = _users_of(modules)
@@ -40,7 +41,7 @@ def nearest_tests(changed: Iterable[str]) -> list[str]:
         if place.parts[1].endswith("_real"):
             continue
         rank = _rank(place, paths, modules, users)
-        if rank is not None:
+        if rank is not None and rank <= farthest:
             ranked.append((rank, str(place)))
     return [place for _, place in sorted(ranked)]
 
@@ -62,6 +63,7 @@ def _rank(test: Path, changed: Sequence[Path], modules: set[str], users: set[str
     return 4 if imported & users else None
 
 
+@cache
 def _imported_by(test: Path) -> set[str]:
     """The modules of upshot that a test names in its imports."""
     found: set[str] = set()
@@ -73,9 +75,14 @@ def _imported_by(test: Path) -> set[str]:
 
 def _users_of(modules: set[str]) -> set[str]:
     """The modules that import one of *modules*."""
-    graph = grimp.build_graph("upshot")
+    graph = _graph()
     known = [one for one in modules if one in graph.modules]
     return {user for one in known for user in graph.find_modules_that_directly_import(one)}
+
+
+@cache
+def _graph() -> grimp.ImportGraph:
+    return grimp.build_graph("upshot")
 
 
 def _module_of(path: Path) -> str:

@@ -257,21 +257,17 @@ def test_a_name_can_be_called_as_promised(module: str, name: str, promise: list[
     )
 
 
-@pytest.mark.parametrize("place", [f"{m}.{name}" for m, s in VALUES.items() for name in s.split()])
-def test_a_name_is_where_it_is_promised(place: str) -> None:
-    module, _, name = place.rpartition(".")
-    assert found(module, name) is not None
+def test_a_name_is_where_it_is_promised() -> None:
+    for module, names in VALUES.items():
+        assert [name for name in names.split() if found(module, name) is None] == []
 
 
-@pytest.mark.parametrize(
-    "place", [f"{value}.{name}" for value, names in MEMBERS.items() for name in names.split()]
-)
-def test_a_value_can_do_what_is_promised(place: str) -> None:
-    value, _, name = place.rpartition(".")
+@pytest.mark.parametrize("value", MEMBERS)
+def test_a_value_can_do_what_is_promised(value: str) -> None:
     module, _, kind = value.rpartition(".")
     type_ = found(module, kind)
     known = {*dir(type_), *getattr(type_, "__annotations__", {}), *made_in_init(type_)}
-    assert name in known
+    assert set(MEMBERS[value].split()) - known == set()
 
 
 def made_in_init(kind: type) -> set[str]:

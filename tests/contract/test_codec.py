@@ -91,14 +91,10 @@ def test_a_tagged_value_is_recognised_by_its_kind(kind: Any, data: st.DataObject
     value = data.draw(structs(kind))
     back = decode(encode(value))
     assert (type(back), back) == (kind, value)
-    assert as_json(value)["kind"] == value.kind
-
-
-@pytest.mark.parametrize("kind", ROOTS, ids=by_name)
-@examples(5)
-@given(data=st.data())
-def test_a_root_always_says_its_schema_version(kind: Any, data: st.DataObject) -> None:
-    assert as_json(data.draw(structs(kind)))["schema_version"] == 1
+    form = as_json(value)
+    assert form["kind"] == value.kind
+    # A root always says its version.
+    assert form.get("schema_version") == (1 if kind in ROOTS else None)
 
 
 def test_the_roots_are_those_that_are_stored_or_sent_on_their_own() -> None:

@@ -17,9 +17,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, quote_plus, unquote, unquote_plus
 
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
+from tests.searching import examples
 from tests.telemetry.kit import Sight
 from upshot import (
     Agent,
@@ -266,7 +267,7 @@ class _Teller(Observer):
         self.story.see("hook", info, result)
 
 
-@settings(max_examples=10, deadline=None)
+@examples(8)
 @given(SECRETS)
 @example("pä&/\"s'w\\o\nr😀d")
 def test_a_secret_shows_up_in_no_place(secret: str):

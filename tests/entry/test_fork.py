@@ -205,9 +205,19 @@ WITH_ASKING_CHILD: dict[str, Callable[[], Engine]] = {
 }
 
 
-@pytest.mark.parametrize("word", [Approve("c"), Deny("c", "no")], ids=["approved", "denied"])
-@pytest.mark.parametrize("kept", [False, True], ids=["resumed", "kept"])
-@pytest.mark.parametrize("shape", WITH_ASKING_CHILD)
+@pytest.mark.parametrize(
+    ("shape", "kept", "word"),
+    [
+        pytest.param(
+            shape,
+            bool(kept),
+            (Approve("c"), Deny("c", "no"))[(row + kept) % 2],
+            id=f"{shape}, {('resumed', 'kept')[kept]}",
+        )
+        for row, shape in enumerate(WITH_ASKING_CHILD)
+        for kept in (0, 1)
+    ],
+)
 async def test_a_fork_takes_no_answer_that_its_origin_got_later(
     journal: Any, shape: str, kept: bool, word: Approve | Deny
 ) -> None:

@@ -6,9 +6,10 @@ from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.searching import examples
 from upshot import (
     Agent,
     AgentError,
@@ -120,7 +121,7 @@ async def test_a_run_cut_after_any_event_sends_the_rest(window: int, summarised:
         assert asked == done.usage.api_calls - replied, at
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(
     rooms=st.integers(1, 12),
     asks=st.sets(st.integers(1, 12)),

@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.runs.kit import kinds, log_of
+from tests.searching import examples
 from upshot import (
     Agent,
     AgentResult,
@@ -218,7 +219,7 @@ async def test_a_run_that_is_released_at_its_end_ends() -> None:
     calls=st.lists(st.sampled_from(["write", "leave", "hang", "look"]), min_size=1, max_size=4),
     grace_s=st.sampled_from([0.0, 0.001]),
 )
-@settings(max_examples=40, deadline=None)
+@examples(40)
 def test_wherever_a_run_is_left_each_write_is_made_once_or_told_as_unknown(
     calls: list[str], grace_s: float
 ) -> None:

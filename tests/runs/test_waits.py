@@ -7,10 +7,11 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.runs.kit import add, kinds, log_of, measured
+from tests.searching import examples
 from upshot import (
     Agent,
     AgentError,
@@ -246,7 +247,7 @@ SAID = st.one_of(
     taken_up=st.lists(st.sampled_from([0.0, 0.5, 1.0, 3.0]), max_size=6),
     max_tries=st.integers(1, 4),
 )
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_wherever_waits_cut_a_run_it_comes_to_the_same_with_as_many_calls(
     shape: str, said: list[ModelResponse], taken_up: list[float], max_tries: int
 ) -> None:

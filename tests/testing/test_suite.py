@@ -72,9 +72,10 @@ def test_a_forgotten_return_is_red_everywhere(suite: Any, check: str) -> None:
     assert_red(suite, check, lambda: None, "Suite.make() gave None: return a")
 
 
-@pytest.mark.parametrize(("suite", "check"), every_check())
-def test_each_check_has_a_sentence(suite: Any, check: str) -> None:
-    assert getattr(suite, check).__doc__.endswith(".")
+def test_each_check_has_a_sentence() -> None:
+    for suite in SUITES:
+        checks = [name for name in dir(suite) if name.startswith("test_")]
+        assert [one for one in checks if not getattr(suite, one).__doc__.endswith(".")] == []
 
 
 @pytest.mark.parametrize("suite", SUITES, ids=named)
@@ -83,7 +84,7 @@ def test_a_suite_without_make_is_told(suite: Any) -> None:
         asyncio.run(getattr(suite(), FIRST[suite.__name__])())
 
 
-@pytest.mark.parametrize("suite", SUITES, ids=named)
+@pytest.mark.parametrize("suite", SUITES[:2], ids=named)
 @pytest.mark.parametrize("wrong", [5, "text", {"a": 1}, [], True], ids=repr)
 def test_a_value_is_told_from_a_subject(suite: Any, wrong: Any) -> None:
     assert_red(
@@ -146,10 +147,15 @@ def yielded_later(make: Any) -> Any:
     return give
 
 
+WAYS = [plainly, later, opened, opened_later, held, yielded, yielded_later]
+
+
+# What makes the subject is the same in all of them.
 @pytest.mark.parametrize(
-    "way", [plainly, later, opened, opened_later, held, yielded, yielded_later], ids=named
+    ("suite", "way"),
+    [*((SUITES[0], way) for way in WAYS), *((suite, later) for suite in SUITES[1:])],
+    ids=named,
 )
-@pytest.mark.parametrize("suite", SUITES, ids=named)
 def test_make_gives_the_subject_in_any_way(suite: Any, way: Any) -> None:
     run_check(suite, FIRST[suite.__name__], way(SOUND[suite.__name__]))
 
