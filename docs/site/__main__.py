@@ -37,7 +37,7 @@ def main() -> int:
         shutil.rmtree(folder, ignore_errors=True)
     SOURCES.mkdir(parents=True)
     texts = pages.write_sources(SOURCES)
-    sphinx = [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", "-j", "auto"]
+    sphinx = [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going"]
     folders = ["-c", str(HERE), "-d", str(CACHE), str(SOURCES), str(goal)]
     if status := subprocess.run([*sphinx, *folders], cwd=pages.ROOT, check=False).returncode:
         return status

@@ -22,6 +22,10 @@ FENCED = re.compile(r"^(```.*?^```[ ]*$)", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"(!?\[(?:[^\]`]|`[^`]*`)*\]\()([^)\s]+)(\))")
 # A longer page would weigh more than 300 KB; no guide comes near it.
 MOST_CHARS = 80_000
+# The list of words that the search page loads would be too heavy with these.
+UNSEARCHED = re.compile(
+    r"files/|decisions|CHANGELOG|CONTRIBUTING|architecture|names$|api/index|api/upshot\.(wire|contract)"
+)
 LANGUAGES = {".py": "python", ".ts": "typescript", ".json": "json", ".yml": "yaml"}
 FIRST = re.compile(r"\A# ([^\n]+)\n+(?:<!--.*?-->\n+)*(.+?)(?=\n\n|\Z)", re.DOTALL)
 
@@ -92,15 +96,14 @@ def _target(target: str, path: str, pages: dict[str, str], shown: dict[str, str]
 def _shown(path: str, pages: dict[str, str], shown: dict[str, str]) -> str:
     """A page that shows a file or a folder of the repository."""
     place = ROOT / path
-    head = "---\norphan: true\n---\n"
     if place.suffix == ".md":
-        return head + _converted(place.read_text("utf-8"), path, pages, shown)
+        return _converted(place.read_text("utf-8"), path, pages, shown)
     if place.is_dir():
         files = sorted(one for one in place.iterdir() if one.is_file())
         rows = "\n".join(f"- `{path}/{one.name}`" for one in files)
-        return f"{head}# {path}\n\nFiles of the repository:\n\n{rows}\n"
+        return f"# {path}\n\nFiles of the repository:\n\n{rows}\n"
     language = LANGUAGES.get(place.suffix, "text")
-    return f"{head}# {path}\n\n````{language}\n{place.read_text('utf-8')}````\n"
+    return f"# {path}\n\n````{language}\n{place.read_text('utf-8')}````\n"
 
 
 def _with_links_to_names(text: str) -> str:
@@ -145,7 +148,9 @@ def write_sources(folder: Path) -> dict[str, str]:
     for name, text in texts.items():
         place = folder / f"{name}.md"
         place.parent.mkdir(parents=True, exist_ok=True)
-        place.write_text(text, "utf-8")
+        marks = "orphan: true\n" * name.startswith("files/")
+        marks += "nosearch: true\n" * bool(UNSEARCHED.match(name))
+        place.write_text(f"---\n{marks}---\n{text}" if marks else text, "utf-8")
     shutil.copytree(ROOT / "docs" / "pictures", folder / "pictures")
     return texts
 

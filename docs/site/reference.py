@@ -207,12 +207,10 @@ def _class(name: str, one: griffe.Class) -> Iterator[str]:
         if isinstance(found, griffe.Alias) or not is_public or found.docstring is None:
             continue
         if isinstance(found, griffe.Function):
-            yield f"### {name}.{method}"
-            yield _code(_signatures(method, found))
+            yield _code(_signatures(f"{name}.{method}", found))
             yield from _sections(found)
         elif isinstance(found, griffe.Attribute) and "property" in found.labels:
-            yield f"### {name}.{method}"
-            yield _code([f"{method}: {found.annotation}"])
+            yield _code([f"{name}.{method}: {found.annotation}"])
             yield from _sections(found)
 
 

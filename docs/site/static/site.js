@@ -26,6 +26,14 @@ for (const box of document.querySelectorAll("pre, .table-wrapper")) {
   if (box.scrollWidth > box.clientWidth) box.tabIndex = 0;
 }
 
+// What Furo leaves out for readers of the screen.
+for (const caption of document.querySelectorAll("[role=heading]")) caption.ariaLevel = "2";
+document.querySelector("aside.sidebar-drawer")?.setAttribute("aria-label", "Pages");
+document.querySelector("aside.toc-drawer")?.setAttribute("aria-label", "On this page");
+for (const head of document.querySelectorAll("th")) {
+  if (!head.textContent.trim()) head.replaceWith(document.createElement("td"));
+}
+
 async function offerVersions() {
   const root = new URL(document.documentElement.dataset.content_root, location);
   const reply = await fetch(new URL("../versions.json", root));
