@@ -61,7 +61,7 @@ class EffectError(UpshotError):
 
     Attributes:
         effect_id: The id of the effect in the ledger, "" if unknown.
-        run_id: The run, or the log, of the call that made the effect or may have.
+        run_id: The run, or the log, whose call made the effect, or may have made it.
         call_id: The id of that call.
     """
 

@@ -125,7 +125,7 @@ def _to_arguments(arguments: object) -> str | JsonObject:
 
 
 def _restore(root: list[Json], path: str) -> bool:
-    """Restore the NaN of a number that became null; returns whether it did."""
+    """Put NaN back where a number became null; return whether it did so."""
     text = path if path != "/" or isinstance(root[0], dict) else ""
     steps = ["0", *steps_of(text)]
     holder: Json = root

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 @cache
 def _run_whole():  # its return type is inferred
-    """Return what starts a run; cached, as the import is a good part of a short run."""
+    """Return ``run_whole``. Cached, because its import is slow compared with a short run."""
     from upshot.entry.session_setup import run_whole
 
     return run_whole

@@ -363,7 +363,7 @@ def _write_fork(whole: str, part: str, new: _Fork) -> dict[str, Withdrawal]:
     """Write the first events of the run in *whole* to *part*, as a new run.
 
     Returns:
-        The standing approvals among them that must not count in the fork, by their keys.
+        The keys of the copied standing approvals that do not apply to the fork.
     """
     at, approved = new.at, _Approved()
     bodies: list[bytes] = []

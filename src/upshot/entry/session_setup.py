@@ -296,7 +296,7 @@ async def go_on(
                     own, outdated = await route_answers(
                         answers, past, run_id, opened, secrets=hidden, take_over=take_over
                     )
-                    # After the answers: a child run may have ended or parked again by now.
+                    # After the answers: a child run may have ended or parked again.
                     await read_children(past, opened)
                     told = () if is_known else await left_behind(past, run_id, opened)
                     plan = replace(plan, is_known=is_known, seed=tuple(past.seed))

@@ -68,7 +68,7 @@ Commit: TypeAlias = Callable[[Sequence[Change]], None]
 class _NodeOutcome(NamedTuple):
     """The outcome of a node: its branch after it, what it returned, and the next nodes.
 
-    The handoff is from the agents that worked last in it.
+    The handoff is the one that its last agents made.
     """
 
     branch: Branch

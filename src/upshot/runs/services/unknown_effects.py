@@ -138,7 +138,7 @@ async def find_settled(context: RunContext) -> None:
 
 
 async def store_end(context: RunContext, pending: Sequence[Pending]) -> None:
-    """Wait until a session's end is on disk; make its run due if what it asks is settled by now.
+    """Wait until a session's end is on disk; make its run due if what it asks is settled.
 
     A settlement makes those runs due whose questions are stored. A fork asks about an effect of
     another run, so one that comes between its last look and its park does not find it.
