@@ -66,11 +66,11 @@ def lazy_imports(namespace: dict[str, object]) -> Generator[None]:
 
 
 def _missing_message(package: str, name: str, known: Iterable[str]) -> str:
-    said = f"module {package!r} has no attribute {name!r}"
+    text = f"module {package!r} has no attribute {name!r}"
     # Programs look up names with underscores only to test whether they exist.
     if name.startswith("_"):
-        return said
+        return text
     from difflib import get_close_matches
 
     near = get_close_matches(name, known, n=1)
-    return f"{said}: did you mean {near[0]!r}?" if near else said
+    return f"{text}: did you mean {near[0]!r}?" if near else text

@@ -58,7 +58,7 @@ def test_what_is_not_found_is_listed():
 
 def test_what_is_found_is_not_listed():
     findings = Findings(raw=None, duration_ms=0)
-    findings.take(
+    findings.add_reply(
         ModelResponse(
             content="Hi",
             usage=Usage(input_tokens=1, output_tokens=0),
@@ -75,7 +75,7 @@ def test_what_is_found_is_not_listed():
 def test_calls_are_added_up_and_the_last_one_tells_the_rest():
     findings = Findings(raw=None)
     for number, finish in ((1, "tool_use"), (2, "stop")):
-        findings.take(
+        findings.add_reply(
             ModelResponse(
                 content=f"{number}",
                 usage=Usage(input_tokens=number, output_tokens=1, api_calls=1),
@@ -90,8 +90,8 @@ def test_calls_are_added_up_and_the_last_one_tells_the_rest():
 
 def test_an_error_that_was_overcome_is_none():
     findings = Findings(raw=None)
-    findings.take(ModelResponse(error=AgentError("rate_limit", "slow down")))
-    findings.take(ModelResponse(content="Hi"))
+    findings.add_reply(ModelResponse(error=AgentError("rate_limit", "slow down")))
+    findings.add_reply(ModelResponse(content="Hi"))
     assert findings.to_result().success
 
 

@@ -69,7 +69,7 @@ broken.yml:6:47 fault
   expected the name of a state; did you mean 'done'?
 
 broken.yml:7:3 warning
-  found    the state 'done', which nothing leads to
+  found    the state 'done', which cannot be reached
      7 |   done: {type: final}
        |   ^
   expected a way to it from 'start', or a hook that names it
@@ -81,7 +81,7 @@ broken.yml:8:3 fault
   expected transitions; or [] where a hook says what comes next
 
 broken.yml:8:3 warning
-  found    the state 'lost', which nothing leads to
+  found    the state 'lost', which cannot be reached
      8 |   lost: {agent: writer}
        |   ^
   expected a way to it from 'start', or a hook that names it

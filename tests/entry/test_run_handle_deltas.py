@@ -147,11 +147,11 @@ class Gate:
 
     def _is_wanted(self, journal: Any) -> bool:
         if self._place is None:
-            return journal.is_shown("r")
+            return journal.is_watched("r")
         if is_url(self._place.where):
             return bool(self._place.do("SELECT 1 FROM runs WHERE shown_until > now()"))
         with closing(LiveFile(self._place.where)) as live:
-            return "r" in live.wanted()
+            return "r" in live.requested_runs()
 
 
 @asynccontextmanager
@@ -290,7 +290,7 @@ def test_a_torn_file_of_pieces_is_made_anew(tmp_path: Path) -> None:
     path = tmp_path / "runs.db"
     (tmp_path / "runs.db-live").write_bytes(b"torn" * 1_000)
     with closing(LiveFile(str(path))) as live:
-        live.want(["r"])
+        live.request_pieces(["r"])
         live.put([PieceRow("r", 1, 1, b"[]")])
         assert live.read({"r": (0, 0)}) == [PieceRow("r", 1, 1, b"[]")]
         live.put([PieceRow("r", 2, 0, b"")])

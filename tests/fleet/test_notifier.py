@@ -87,9 +87,9 @@ async def test_each_item_is_told_once_and_signed(app: App) -> None:
     parked = await park(app)
     async with Receiver().open() as receiver:
         notifier = Notifier(app, receiver.url, key=KEY, console_url="https://desk.example/")
-        assert await notifier.tell() == 2
+        assert await notifier.send_due() == 2
         told = [(await receiver.next())[1] for _ in range(2)]
-        assert await notifier.tell() == 0
+        assert await notifier.send_due() == 0
     assert {one["item"]["pending"]["call_id"] for one in told} == {"a", "b"}
     urls = {f"https://desk.example/runs/{parked.run_id}#{one}" for one in ("a", "b")}
     assert {one["url"] for one in told} == urls
@@ -113,12 +113,12 @@ async def test_a_receiver_that_is_away_holds_up_no_run(app: App) -> None:
         pass
     notifier = Notifier(app, receiver.url, key=KEY)
     parked = await park(app)
-    assert await notifier.tell() == 2
+    assert await notifier.send_due() == 2
     said = [one.approve() for one in parked.pending]
     await answer(parked.run_id, said, journal=await app.open())
     ended = await app.activate(parked.run_id)
     assert ended is not None and ended.output == "Sent."
-    assert await notifier.tell() == 0
+    assert await notifier.send_due() == 0
 
 
 async def test_what_a_killed_process_was_telling_is_told_by_another(place: Place) -> None:

@@ -203,7 +203,7 @@ async def wanted(place: Place) -> None:
             return len(place.do("SELECT 1 FROM runs WHERE shown_until > now()"))
         live = LiveFile(place.where)
         try:
-            return len(live.wanted())
+            return len(live.requested_runs())
         finally:
             live.close()
 

@@ -19,7 +19,7 @@ from upshot.contract import Answer, Request, RunStarted, StepStarted
 from upshot.journal import MemoryJournal, PostgresJournal
 from upshot.journal.postgres.postgres_journal import ServerListener, payload_of
 from upshot.journal.postgres.server import Server
-from upshot.journal.postgres.urls import is_url, shown_place, split_url
+from upshot.journal.postgres.urls import is_url, safe_place, split_url
 from upshot.journal.shared import PlacedAnswer, Submission
 from upshot.journal.sqlite.sqlite_journal import FileListener
 from upshot.journal.watching import DUE, Changes, Listener, of_run, placed_answers_topic, watch
@@ -219,7 +219,7 @@ def test_where_to_listen_stands_in_the_url() -> None:
     bare = "postgresql://u:secret@pool:6432/desk?sslmode=disable"
     assert split_url(url) == (bare, direct, 60)
     assert split_url(bare) == (bare, bare, 60)
-    assert shown_place(url) == "postgresql://u@pool:6432/desk?sslmode=disable"
+    assert safe_place(url) == "postgresql://u@pool:6432/desk?sslmode=disable"
 
 
 async def test_a_server_that_passes_nothing_on_is_looked_into(

@@ -135,15 +135,15 @@ async def test_goes_on_after_the_replies_of_a_resumed_run():
     before = ScriptedModel(["a", AgentError(message="x"), ModelResponse(content="c"), "d"])
     replies = [await before.call("hi") for _ in range(3)]
     fresh = ScriptedModel(["a", "b", "c", "d"])
-    fresh.go_on_after(replies)
+    fresh.skip_played(replies)
     assert (await fresh.call("hi")).content == "d"
 
 
 async def test_a_model_that_played_the_replies_itself_skips_none():
     model = ScriptedModel(["a", "b", "c"])
     replies = [await model.call("hi"), await model.call("hi")]
-    model.go_on_after(replies[:1])
-    model.go_on_after([])
+    model.skip_played(replies[:1])
+    model.skip_played([])
     assert (await model.call("hi")).content == "c"
 
 
@@ -152,7 +152,7 @@ async def test_a_resumed_run_that_was_not_the_first_finds_its_place():
     await before.call("hi")
     replies = [await before.call("hi")]
     fresh = ScriptedModel(["first run", "second run", "rest"])
-    fresh.go_on_after(replies)
+    fresh.skip_played(replies)
     assert (await fresh.call("hi")).content == "rest"
 
 
@@ -178,7 +178,7 @@ async def test_a_resumed_conversation_goes_on_in_its_own_script():
     model = ScriptedModel(["a", "b"], per_conversation=True)
     replies = [await model.call(MessageList([Message("user", "hi")]))]
     resumed = MessageList([Message("user", "hi")])
-    model.go_on_after(replies, conversation=resumed)
+    model.skip_played(replies, conversation=resumed)
     assert (await model.call(resumed)).content == "b"
 
 

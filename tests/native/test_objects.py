@@ -16,7 +16,7 @@ from upshot.native.objects import (
     as_moment,
     as_object,
     as_text,
-    look,
+    look_up,
 )
 
 # Not a StrEnum: str() of such a member is its name, and not what it says.
@@ -33,17 +33,17 @@ class Hostile:
 
 
 def test_attributes_and_keys_are_read_alike():
-    assert look(SimpleNamespace(a={"b": SimpleNamespace(c=1)}), "a", "b", "c") == 1
-    assert look({"a": SimpleNamespace(b={"c": 1})}, "a", "b", "c") == 1
+    assert look_up(SimpleNamespace(a={"b": SimpleNamespace(c=1)}), "a", "b", "c") == 1
+    assert look_up({"a": SimpleNamespace(b={"c": 1})}, "a", "b", "c") == 1
 
 
 def test_a_path_that_leads_nowhere_gives_none():
-    assert look({"a": 1}, "b", "c") is None
-    assert look(None, "a") is None
+    assert look_up({"a": 1}, "b", "c") is None
+    assert look_up(None, "a") is None
 
 
 def test_a_property_that_raises_says_nothing():
-    assert look(Hostile(), "answer") is None
+    assert look_up(Hostile(), "answer") is None
 
 
 def test_a_property_that_warns_says_nothing():
@@ -52,7 +52,7 @@ def test_a_property_that_warns_says_nothing():
         def steps(self):
             raise FutureWarning("deprecated")
 
-    assert look(Old(), "steps") is None
+    assert look_up(Old(), "steps") is None
 
 
 @pytest.mark.parametrize(

@@ -53,7 +53,7 @@ def told(*texts: str, known: bool = True) -> Facts:
             declaration=ToolDeclaration(records=(record,)),
             effect=Effect.READ,
         )
-        facts.take(source, output, call_id="r", is_trusted=True, is_clean=False)
+        facts.learn(source, output, call_id="r", is_trusted=True, is_clean=False)
     return facts
 
 

@@ -451,14 +451,14 @@ class Telling(ScriptedModel):
         super().__init__([])
         self.pieces = pieces
         self.left = ""
-        self.may_go_on = asyncio.Event()
+        self.may_continue = asyncio.Event()
 
     async def stream(self, request: Any) -> Any:
         self.left = "in the middle"
         try:
             for piece in self.pieces:
                 yield piece
-                await self.may_go_on.wait()
+                await self.may_continue.wait()
             self.left = "at the end"
         finally:
             self.left += ", and closed"
@@ -473,7 +473,7 @@ async def test_a_wish_to_stop_ends_a_reply_between_two_of_its_pieces() -> None:
         async for event in live:
             if isinstance(event, TextDelta) and event.text == "Once ":
                 live.interrupt("user_input", "enough")
-                model.may_go_on.set()
+                model.may_continue.set()
         result = await live.result()
     assert (result.status, result.cause, result.detail) == ("interrupted", "user_input", "enough")
     assert [message.text for message in result.messages] == ["Once "]
@@ -486,7 +486,7 @@ async def test_a_reply_that_is_asked_for_in_spite_of_a_wish_to_stop_comes_whole(
 
     async def work(run: Any, host: Any, board: Any) -> Any:
         live.interrupt("user_input")
-        model.may_go_on.set()
+        model.may_continue.set()
         return (await run.call_model("A last word, please.")).content
 
     async with start(Agent("a", model=model, engine=Do(work)), "?") as live:

@@ -80,13 +80,13 @@ class Halting(ScriptedModel):
 
     def __init__(self) -> None:
         super().__init__([])
-        self.is_between, self.may_go_on = asyncio.Event(), asyncio.Event()
+        self.is_between, self.may_continue = asyncio.Event(), asyncio.Event()
 
     async def stream(self, request: Any) -> Any:
         for piece in ("It is ", SECRET[:9]):
             yield TextDelta(text=piece)
         self.is_between.set()
-        await self.may_go_on.wait()
+        await self.may_continue.wait()
         for piece in (SECRET[9:], "."):
             yield TextDelta(text=piece)
         yield ModelResponse(content=f"It is {SECRET}.")
@@ -99,7 +99,7 @@ async def test_what_happens_between_its_pieces_shows_no_secret():
         asked = asyncio.ensure_future(run.call_model("?"))
         await model.is_between.wait()
         board.set("n", 1)
-        model.may_go_on.set()
+        model.may_continue.set()
         return (await asked).content
 
     agent = Agent("a", model=model, engine=ScriptEngine(script))
@@ -115,7 +115,7 @@ async def test_pieces_of_two_replies_at_once_show_no_secret():
         asked = asyncio.ensure_future(run.call_model("?"))
         await model.is_between.wait()
         await run.call_model("?", model=ScriptedModel(["Another. "]))
-        model.may_go_on.set()
+        model.may_continue.set()
         return (await asked).content
 
     agent = Agent("a", model=model, engine=ScriptEngine(script))
@@ -133,7 +133,7 @@ async def test_a_reply_that_is_stopped_within_a_secret_shows_none_of_it(stop: st
                 told.append(event.text)
                 await model.is_between.wait()
                 getattr(live, stop)()
-                model.may_go_on.set()
+                model.may_continue.set()
         result = await live.result()
     assert (told, result.content) == (["It is "], "It is ")
 

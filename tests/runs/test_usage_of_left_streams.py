@@ -27,7 +27,7 @@ from upshot import (
 )
 from upshot.journal import MemoryJournal
 from upshot.models import Fallback
-from upshot.runs.resumption import spent_in
+from upshot.runs.resumption import usage_so_far
 
 START = {
     "type": "message_start",
@@ -105,7 +105,7 @@ async def test_the_log_keeps_what_it_told(how: str) -> None:
     read = [one async for one in states(journal.events(result.run_id))]
     told = [event for event, _ in read if event.kind == "usage_reported"]
     assert [(one.number, one.response.usage.input_tokens) for one in told] == [(0, 10)]
-    spent = spent_in(read[-1][1])
+    spent = usage_so_far(read[-1][1])
     assert (spent.usage, spent.cost) == (result.usage, result.cost)
 
 

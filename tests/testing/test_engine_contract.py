@@ -467,7 +467,7 @@ WISH = "test_a_stop_request_ends_it"
             "and it ended as failed, internal",
         ),
         (Deaf, "test_a_cancel_ends_it", "it swallowed its cancellation"),
-        (Hasty, WISH, "came when its first step had begun; it began the step write all"),
+        (Hasty, WISH, "came when its first step had started; it began the step write all"),
         (Late, WISH, "it asked the model again before it looked"),
         (Restless, WISH, "it began the step step 1 all the same, and it ended as canceled"),
         (Idle, WISH, "it did not end within 0.2 s"),
@@ -479,7 +479,11 @@ WISH = "test_a_stop_request_ends_it"
         (Forgetful, "test_it_resumes_or_says_that_it_cannot", "from its checkpoint 'here' it"),
         (Fresh, "test_it_goes_on_wherever_its_log_was_cut", "cut after"),
         (Shared, "test_one_of_it_drives_many_runs_at_once", "alone it gave"),
-        (Careless, "test_it_leaves_no_task_behind", "there goes on: Event.wait"),
+        (
+            Careless,
+            "test_it_leaves_no_task_behind",
+            "still running after the end of the run: Event.wait",
+        ),
     ],
 )
 def test_a_broken_engine_is_found_out(broken: Any, check: str, words: str) -> None:

@@ -93,7 +93,7 @@ class Pushing(MemoryJournal):
     ("broken", "check", "words"),
     [
         (Generous, "test_the_first_call_has_the_claim_and_the_second_is_told", "claimed already"),
-        (Strict, "test_the_first_call_has_the_claim_and_the_second_is_told", "nobody had claimed"),
+        (Strict, "test_the_first_call_has_the_claim_and_the_second_is_told", "the effect was free"),
         (Generous, "test_a_call_that_applied_keeps_its_key_and_outcome", ""),
         (Strict, "test_a_call_without_effect_frees_its_key", ""),
         (Strict, "test_a_key_is_free_when_its_keep_has_passed", ""),

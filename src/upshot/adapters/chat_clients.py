@@ -29,7 +29,7 @@ from upshot.contract.result import AgentResult
 from upshot.contract.tool_calls import ToolCall, ToolDenied, ToolExecutionResult, ToolOutcome
 from upshot.native.completion import read_completion, with_cache
 from upshot.native.framework_messages import read_call
-from upshot.native.objects import as_items, as_moment, as_object, as_text, look
+from upshot.native.objects import as_items, as_moment, as_object, as_text, look_up
 from upshot.wire.decoding import parse_json
 
 
@@ -47,13 +47,13 @@ def from_aisuite(native: object) -> AgentResult[Json]:
     """
     if isinstance(native, BaseException):
         return find_failure(native, {}).to_result()
-    if look(native, "raw_responses") is not None:
+    if look_up(native, "raw_responses") is not None:
         return _find_run(native).to_result()
-    choices = as_items(look(native, "choices"))
-    turns = as_items(look(choices[0], "intermediate_messages")) if choices else []
+    choices = as_items(look_up(native, "choices"))
+    turns = as_items(look_up(choices[0], "intermediate_messages")) if choices else []
     findings = Findings(raw=native)
-    _add_replies(findings, [*as_items(look(native, "intermediate_responses")), native])
-    _add_turns(findings, turns, as_items(look(native, "tool_events")))
+    _add_replies(findings, [*as_items(look_up(native, "intermediate_responses")), native])
+    _add_turns(findings, turns, as_items(look_up(native, "tool_events")))
     return findings.to_result()
 
 
@@ -61,18 +61,20 @@ def _find_run(run: object) -> Findings:
     """Read a ``RunResult``."""
     findings = Findings(
         raw=run,
-        output=look(run, "final_output"),
-        run_id=as_text(look(run, "trace_id")),
-        agent_id=as_text(look(run, "last_agent", "name")),
+        output=look_up(run, "final_output"),
+        run_id=as_text(look_up(run, "trace_id")),
+        agent_id=as_text(look_up(run, "last_agent", "name")),
     )
-    _add_replies(findings, as_items(look(run, "raw_responses")))
-    steps = as_items(look(run, "steps"))
-    _add_turns(findings, as_items(look(run, "new_items")), [look(step, "data") for step in steps])
+    _add_replies(findings, as_items(look_up(run, "raw_responses")))
+    steps = as_items(look_up(run, "steps"))
+    _add_turns(
+        findings, as_items(look_up(run, "new_items")), [look_up(step, "data") for step in steps]
+    )
     _add_times(findings, steps)
-    provider, _, model = as_text(look(run, "last_agent", "model")).partition(":")
+    provider, _, model = as_text(look_up(run, "last_agent", "model")).partition(":")
     findings.provider_data = {"provider": provider, "model": model, **findings.provider_data}
     # The run's status decides: it may have continued after a failed reply.
-    findings.error = _error(as_text(look(run, "status")))
+    findings.error = _error(as_text(look_up(run, "status")))
     return findings
 
 
@@ -92,7 +94,7 @@ def _error(status: str) -> AgentError | None:
 
 def _add_replies(findings: Findings, replies: list[object]) -> None:
     for reply in replies:
-        findings.take(_read(reply))
+        findings.add_reply(_read(reply))
 
 
 def _read(native: object) -> ModelResponse:
@@ -112,19 +114,19 @@ def _add_turns(findings: Findings, turns: list[object], events: list[object]) ->
     findings.messages = [_message(turn) for turn in turns]
     asked = {call.id: call for message in findings.messages for call in message.tool_calls}
     denied = {
-        as_text(look(event, "tool_call_id")): as_text(look(event, "reason"))
+        as_text(look_up(event, "tool_call_id")): as_text(look_up(event, "reason"))
         for event in events
-        if look(event, "allowed") is False
+        if look_up(event, "allowed") is False
     }
     answers = [message for message in findings.messages if message.role is Role.TOOL]
     findings.outcomes = [_outcome(message, asked, denied) for message in answers]
 
 
 def _add_times(findings: Findings, steps: list[object]) -> None:
-    spans = [step for step in steps if look(step, "type") == "agent"]
+    spans = [step for step in steps if look_up(step, "type") == "agent"]
     if not spans:
         return
-    start, end = (_moment(look(spans[0], name)) for name in ("started_at", "ended_at"))
+    start, end = (_moment(look_up(spans[0], name)) for name in ("started_at", "ended_at"))
     findings.started_at = start
     if start is not None and end is not None and end >= start:
         findings.duration_ms = round((end - start).total_seconds() * 1000)
@@ -138,11 +140,11 @@ def _moment(value: object) -> datetime | None:
 
 
 def _message(turn: object) -> Message:
-    role, content = as_text(look(turn, "role")), as_text(look(turn, "content"))
+    role, content = as_text(look_up(turn, "role")), as_text(look_up(turn, "content"))
     if role == Role.TOOL:
-        ident = as_text(look(turn, "tool_call_id"))
-        return Message(Role.TOOL, content, tool_call_id=ident, name=as_text(look(turn, "name")))
-    calls = tuple(read_call(call) for call in as_items(look(turn, "tool_calls")))
+        ident = as_text(look_up(turn, "tool_call_id"))
+        return Message(Role.TOOL, content, tool_call_id=ident, name=as_text(look_up(turn, "name")))
+    calls = tuple(read_call(call) for call in as_items(look_up(turn, "tool_calls")))
     return Message(Role(role) if role in list(Role) else Role.ASSISTANT, content, tool_calls=calls)
 
 
@@ -151,9 +153,9 @@ def _outcome(message: Message, asked: dict[str, ToolCall], denied: dict[str, str
     name = message.name or (asked[ident].name if ident in asked else "")
     if ident in denied:
         return ToolDenied(ident, name, reason=DeniedReason.POLICY, details=denied[ident])
-    said = parse_json(message.text)
-    known = isinstance(said, dict | list | int | float | str)
-    output = as_object(said if known else message.text)
+    content = parse_json(message.text)
+    known = isinstance(content, dict | list | int | float | str)
+    output = as_object(content if known else message.text)
     return ToolExecutionResult(ident, name, output=output, effect=Effect.UNKNOWN)
 
 
@@ -179,5 +181,5 @@ def from_litellm(native: object) -> AgentResult[Json]:
         return find_failure(native, _CODES).to_result()
     response = read_completion(native)
     findings = Findings(raw=native, duration_ms=response.duration_ms or None)
-    findings.take(response)
+    findings.add_reply(response)
     return findings.to_result()

@@ -119,12 +119,12 @@ class EngineCalls:
         except Exception as error:
             if self.stop is not None:
                 raise self.stop from error
-            self.list_untold()
-            told = to_failure(error).error
-            if told is None or told.code is ErrorCode.INTERNAL:
+            self.warn_of_unreported()
+            reported = to_failure(error).error
+            if reported is None or reported.code is ErrorCode.INTERNAL:
                 raise
-            raise Failed(told) from error
-        self.list_untold()
+            raise Failed(reported) from error
+        self.warn_of_unreported()
         return returned
 
     async def pause(self) -> None:
@@ -147,7 +147,7 @@ class EngineCalls:
         self.stop = self.stop or signal
         return self.stop
 
-    def take_up(self) -> None:
+    def read_logged_calls(self) -> None:
         """Read logged calls, for an agent that finds its place itself."""
         for response in self._run.earlier_replies:
             self._record_calls(response)
@@ -208,7 +208,7 @@ class EngineCalls:
     def fail(self, response: ModelResponse, error: AgentError) -> Signal:
         """Return the signal that ends the run after a failed reply, with the reply's text."""
         signal = Failed(error)
-        signal.said = response.content or ""
+        signal.last_text = response.content or ""
         return self.end(signal)
 
     def is_cut(self, call_id: str) -> bool:
@@ -298,8 +298,8 @@ class EngineCalls:
 
     async def priced(self, name: str, response: ModelResponse) -> ModelResponse:
         """Return *response* of the model *name* with its cost; given prices beat an estimate."""
-        told = response.cost
-        if told is not None and told.estimated and self._has_own_prices:
+        reported_cost = response.cost
+        if reported_cost is not None and reported_cost.estimated and self._has_own_prices:
             response = replace(response, cost=None)
         if (loading := self._prices.load(name)) is not None:
             await loading
@@ -310,7 +310,7 @@ class EngineCalls:
         """Whether the agent's own tool *name* only reads."""
         return name in self._reads
 
-    def list_untold(self) -> None:
+    def warn_of_unreported(self) -> None:
         """Warn about facts that no model call reported, once the agent is done."""
         if not self._found.usage.api_calls:
             return
@@ -323,9 +323,9 @@ class EngineCalls:
 
 def failed_reply(found: Findings, error: BaseException) -> ModelResponse:
     """Return the reply of a model call whose client raised *error*, which was read as *found*."""
-    told = found.error or AgentError(ErrorCode.INTERNAL, str(error))
+    failure = found.error or AgentError(ErrorCode.INTERNAL, str(error))
     return ModelResponse(
-        error=replace(told, origin=Origin.MODEL),
+        error=replace(failure, origin=Origin.MODEL),
         usage=Usage(api_calls=1),
         rate_limit=found.rate_limit,
         provider_data=found.provider_data,

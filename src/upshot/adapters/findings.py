@@ -27,7 +27,7 @@ from upshot.native.objects import (
     find_headers,
     find_rate_limit,
     find_texts,
-    look,
+    look_up,
 )
 from upshot.wire.decoding import encode_json, parse_json
 from upshot.wire.error_classification import PROVIDER_TYPE, classify_error, one_line
@@ -90,7 +90,7 @@ class Findings:
     duration_ms: int | None = None
     unknown: set[str] = field(default_factory=set[str])
 
-    def take(self, response: ModelResponse) -> None:
+    def add_reply(self, response: ModelResponse) -> None:
         """Add the facts of a model call, and its message unless that is empty."""
         self.count(response)
         message = response.to_message()
@@ -202,7 +202,7 @@ def to_error(exception: BaseException, codes: Mapping[str, ErrorCode]) -> AgentE
     names = (each.__name__ for each in type(exception).__mro__)
     code = next((codes[name] for name in names if name in codes), None)
     if code is None:
-        wait = as_amount(look(exception, "retry_after"))
+        wait = as_amount(look_up(exception, "retry_after"))
         if error.retry_after_s is None and wait is not None:
             error = msgspec.structs.replace(error, retry_after_s=float(wait))
         return error
@@ -248,7 +248,7 @@ def find_outcome(value: object) -> ToolOutcome | None:
     """
     if isinstance(value, ToolOutcome):
         return value
-    if not as_text(look(value, "kind")).startswith("tool_"):
+    if not as_text(look_up(value, "kind")).startswith("tool_"):
         return None
     try:
         return msgspec.convert(value, ToolOutcome)
@@ -271,12 +271,12 @@ def _classify(exception: BaseException) -> AgentError:
 
     Pydantic AI's own text mentions the model, which must not count as the provider's complaint.
     """
-    status, body = as_count(look(exception, "status_code")), look(exception, "body")
-    if status is None or not as_text(look(exception, "model_name")):
+    status, body = as_count(look_up(exception, "status_code")), look_up(exception, "body")
+    if status is None or not as_text(look_up(exception, "model_name")):
         return classify_error(exception=exception)
-    said = body.encode() if isinstance(body, str) else encode_json(as_json(body))
+    raw = body.encode() if isinstance(body, str) else encode_json(as_json(body))
     error = classify_error(
-        status=status, body=b"" if body is None else said, headers=find_headers(exception)
+        status=status, body=b"" if body is None else raw, headers=find_headers(exception)
     )
     message = one_line(str(exception)) if body is None else error.message
     details: JsonObject = {PROVIDER_TYPE: error.type} if error.type else {}

@@ -25,7 +25,7 @@ from upshot.contract.tool_calls import (
     ToolOutcome,
 )
 from upshot.native.langchain_messages import read_langchain_message, read_langchain_text
-from upshot.native.objects import as_arguments, as_items, as_json, as_object, as_text, look
+from upshot.native.objects import as_arguments, as_items, as_json, as_object, as_text, look_up
 from upshot.wire.decoding import encode_json, parse_json
 
 _CODES: Final = {
@@ -68,7 +68,7 @@ def from_langchain(native: object) -> AgentResult[Json]:
         return to_failure(native).to_result()
     if _kind(native) == "ai":
         return _find_state(native, [native]).to_result()
-    if _kind(look(native, "raw")) == "ai":
+    if _kind(look_up(native, "raw")) == "ai":
         return _find_parsed(native).to_result()
     messages = as_items(native)
     if messages and all(map(_kind, messages)):
@@ -91,17 +91,17 @@ def from_langgraph(native: object) -> AgentResult[Json]:
     """
     if isinstance(native, BaseException):
         return to_failure(native).to_result()
-    state, waits = native, as_items(look(native, _INTERRUPTS))
+    state, waits = native, as_items(look_up(native, _INTERRUPTS))
     for holder in ("value", "values"):
-        if look(native, "interrupts") is not None and look(native, holder) is not None:
-            state, waits = look(native, holder), as_items(look(native, "interrupts"))
-    messages = as_items(look(state, "messages"))
+        if look_up(native, "interrupts") is not None and look_up(native, holder) is not None:
+            state, waits = look_up(native, holder), as_items(look_up(native, "interrupts"))
+    messages = as_items(look_up(state, "messages"))
     if messages and all(map(_kind, messages)):
         findings = _find_state(native, messages)
-        findings.output = look(state, "structured_response")
+        findings.output = look_up(state, "structured_response")
     else:
         findings = Findings(raw=native, output=_without_waits(state))
-    findings.context_id = as_text(look(native, "config", "configurable", "thread_id"))
+    findings.context_id = as_text(look_up(native, "config", "configurable", "thread_id"))
     _add_waits(findings, waits)
     return findings.to_result()
 
@@ -113,8 +113,8 @@ def read_message(message: object) -> Message:
 
 def ask_of(wait: object) -> str:
     """Return what an ``Interrupt`` asks: its value, as JSON unless it is text."""
-    said = as_json(look(wait, "value"))
-    return said if isinstance(said, str) else encode_json(said).decode()
+    value = as_json(look_up(wait, "value"))
+    return value if isinstance(value, str) else encode_json(value).decode()
 
 
 def to_failure(exception: BaseException) -> Findings:
@@ -124,20 +124,20 @@ def to_failure(exception: BaseException) -> Findings:
         waits = as_items(exception.args[0]) if exception.args else []
         findings.error = None if waits else findings.error
         _add_waits(findings, waits)
-    reply = look(exception, "ai_message")
+    reply = look_up(exception, "ai_message")
     if _kind(reply) == "ai":
         # The exception carries the reply that did not have the requested form.
         error = findings.error
-        findings.take(read_langchain_message(reply))
+        findings.add_reply(read_langchain_message(reply))
         findings.error = error
         findings.unknown.discard("messages")
     return findings
 
 
 def _find_parsed(native: object) -> Findings:
-    findings = _find_state(native, [look(native, "raw")])
-    findings.output = look(native, "parsed")
-    problem = look(native, "parsing_error")
+    findings = _find_state(native, [look_up(native, "raw")])
+    findings.output = look_up(native, "parsed")
+    problem = look_up(native, "parsing_error")
     if isinstance(problem, BaseException):
         findings.error = to_failure(problem).error
     return findings
@@ -155,7 +155,7 @@ def _find_state(native: object, messages: list[object]) -> Findings:
             case "ai":
                 response = read_langchain_message(_unwrap(message))
                 asked |= {call.id: call.name for call in response.tool_calls}
-                findings.take(response)
+                findings.add_reply(response)
             case "tool":
                 _add_answer(findings, message, asked)
             case _:
@@ -165,16 +165,18 @@ def _find_state(native: object, messages: list[object]) -> Findings:
 
 def _kind(message: object) -> str:
     """Return the type of a message: ai, human, system, tool or other; "" if it is no message."""
-    kind = as_text(look(message, "type")).removesuffix("MessageChunk").lower()
-    if not kind or (look(message, "content") is None and look(message, "data", "content") is None):
+    kind = as_text(look_up(message, "type")).removesuffix("MessageChunk").lower()
+    if not kind or (
+        look_up(message, "content") is None and look_up(message, "data", "content") is None
+    ):
         return ""
     return kind if kind in ("ai", "human", "system", "tool") else "other"
 
 
 def _unwrap(message: object) -> object:
     """Return the message in LangChain's storage form {"type", "data"}, or *message* itself."""
-    inner = look(message, "data")
-    return message if look(inner, "content") is None else inner
+    inner = look_up(message, "data")
+    return message if look_up(inner, "content") is None else inner
 
 
 def _message(message: object, asked: dict[str, str]) -> Message:
@@ -183,30 +185,32 @@ def _message(message: object, asked: dict[str, str]) -> Message:
         response = read_langchain_message(message)
         asked |= {call.id: call.name for call in response.tool_calls}
         return response.to_message()
-    text = read_langchain_text(look(message, "content"))
+    text = read_langchain_text(look_up(message, "content"))
     if kind == "tool":
-        ident = as_text(look(message, "tool_call_id"))
-        name = as_text(look(message, "name")) or asked.get(ident, "")
+        ident = as_text(look_up(message, "tool_call_id"))
+        name = as_text(look_up(message, "name")) or asked.get(ident, "")
         return Message(Role.TOOL, text, tool_call_id=ident, name=name)
     return Message(Role.SYSTEM if kind == "system" else Role.USER, text)
 
 
 def _add_answer(findings: Findings, message: object, asked: dict[str, str]) -> None:
     """Add a ``ToolMessage``, and its call's outcome unless the call returned the answer itself."""
-    said = _message(message, asked)
-    findings.messages.append(said)
-    if not said.text.startswith(_ANSWERED):
+    reply = _message(message, asked)
+    findings.messages.append(reply)
+    if not reply.text.startswith(_ANSWERED):
         message = _unwrap(message)
-        findings.outcomes.append(_outcome(message, said.tool_call_id or "", said.name or "", said))
+        findings.outcomes.append(
+            _outcome(message, reply.tool_call_id or "", reply.name or "", reply)
+        )
 
 
-def _outcome(message: object, ident: str, name: str, said: Message) -> ToolOutcome:
-    ours = find_outcome(look(message, "artifact"))
+def _outcome(message: object, ident: str, name: str, answered: Message) -> ToolOutcome:
+    ours = find_outcome(look_up(message, "artifact"))
     if ours is not None:
         # A tool of ours: its own outcome has more detail.
         return ours
-    text = said.text
-    if look(message, "status") == "error":
+    text = answered.text
+    if look_up(message, "status") == "error":
         if _UNKNOWN_TOOL.match(text):
             return ToolDenied(ident, name, reason=DeniedReason.UNKNOWN_TOOL, details=text)
         if text.startswith(_REJECTED):
@@ -240,15 +244,15 @@ def _add_waits(findings: Findings, waits: list[object]) -> None:
 
 def _pending(wait: object, calls: list[ToolCall]) -> list[Pending]:
     """Return what an ``Interrupt`` asks for: the approval of calls, or an answer to its value."""
-    value = look(wait, "value")
-    wanted = as_items(look(value, "action_requests"))
+    value = look_up(wait, "value")
+    wanted = as_items(look_up(value, "action_requests"))
     found = [_find_asked_call(action, calls) for action in wanted]
     if found and all(found):
         return [to_pending(call) for call in found if call is not None]
-    schema = as_json(look(wait, "response_schema"))
+    schema = as_json(look_up(wait, "response_schema"))
     return [
         PendingQuestion(
-            id=as_text(look(wait, "id")),
+            id=as_text(look_up(wait, "id")),
             question=ask_of(wait),
             schema=schema if isinstance(schema, dict) else None,
         )
@@ -257,7 +261,7 @@ def _pending(wait: object, calls: list[ToolCall]) -> list[Pending]:
 
 def _find_asked_call(action: object, calls: list[ToolCall]) -> ToolCall | None:
     """Return the open call that the middleware for approvals asks about, each once."""
-    name, arguments = as_text(look(action, "name")), as_arguments(look(action, "args"))
+    name, arguments = as_text(look_up(action, "name")), as_arguments(look_up(action, "args"))
     for at, call in enumerate(calls):
         if call.name == name and _read(call.arguments) == _read(arguments):
             return calls.pop(at)

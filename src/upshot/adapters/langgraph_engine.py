@@ -50,7 +50,7 @@ from upshot.contract.tool_calls import (
 )
 from upshot.models.prices import Prices
 from upshot.native.langchain_messages import read_langchain_message, read_langchain_text
-from upshot.native.objects import as_arguments, as_count, as_items, as_json, as_text, look
+from upshot.native.objects import as_arguments, as_count, as_items, as_json, as_text, look_up
 from upshot.runs.engine_api.exceptions import Failed, Parked
 from upshot.runs.engine_api.run_host import RunHost
 from upshot.runs.engine_api.run_view import Run
@@ -104,7 +104,7 @@ class LangGraphEngine:
             Parked: A call or an ``interrupt`` waits for people.
         """
         calls = EngineCalls(run, host, **self._options)
-        calls.take_up()
+        calls.read_logged_calls()
         work = _Work(run, host, board, calls)
         try:
             return await calls.finish(work.done_by(self._graph), to_failure)
@@ -185,13 +185,13 @@ class _Work:
             options["context"] = self._run.dependencies
         given: object = self._input(graph)
         state = await graph.aget_state(config)
-        if look(state, "config", "configurable", "checkpoint_id"):
+        if look_up(state, "config", "configurable", "checkpoint_id"):
             self._shown.update(self._seeded_ids())
             given = await self._read_answers(state)
         while True:
             state = await self._run_once(graph, given, config, options)
-            if not as_items(look(state, "interrupts")):
-                return self._output(look(state, "values"))
+            if not as_items(look_up(state, "interrupts")):
+                return self._output(look_up(state, "values"))
             given = await self._read_answers(state)
 
     async def _prepare(self, graph: Any) -> Any:
@@ -236,13 +236,13 @@ class _Work:
         modes = ["values", "messages"] if self._run.is_watched else ["values"]
         async for mode, chunk in graph.astream(given, config, stream_mode=modes, **options):
             if mode == "values":
-                self._add_to_board(as_items(look(chunk, "messages")))
+                self._add_to_board(as_items(look_up(chunk, "messages")))
         return await graph.aget_state(config)
 
     def _add_to_board(self, messages: Sequence[object]) -> None:
         """Add the state's messages that the board lacks."""
         for native in messages:
-            ident = as_text(look(native, "id"))
+            ident = as_text(look_up(native, "id"))
             if ident in self._shown:
                 continue
             self._shown.add(ident)
@@ -260,10 +260,10 @@ class _Work:
         """
         waits: list[Pending] = [*self._run.tools.pending]
         answers: dict[str, Json] = {}
-        for wait in as_items(look(state, "interrupts")):
-            if look(wait, "value", _OURS) is not None:
+        for wait in as_items(look_up(state, "interrupts")):
+            if look_up(wait, "value", _OURS) is not None:
                 continue
-            ident = as_text(look(wait, "id"))
+            ident = as_text(look_up(wait, "id"))
             try:
                 answers[ident] = await self._host.ask_user(ask_of(wait), key=ident)
             except Parked as parked:
@@ -273,8 +273,8 @@ class _Work:
         return import_module("langgraph.types").Command(resume=answers) if answers else None
 
     def _output(self, state: object) -> object:
-        if as_items(look(state, "messages")):
-            structured = look(state, "structured_response")
+        if as_items(look_up(state, "messages")):
+            structured = look_up(state, "structured_response")
             if structured is None and not (self._board.answer() or "").strip():
                 self._refuse_empty()
             return None if structured is None else as_json(structured)
@@ -359,8 +359,9 @@ class _HeldCalls:
         if self._run.handoff is not None:
             raise HandedOver
         held = _Held()
-        told, offered = look(facts, "metadata"), look(facts, "invocation_params", "tools")
-        name = f"{as_text(look(told, 'ls_provider'))}:{as_text(look(told, 'ls_model_name'))}"
+        metadata, offered = look_up(facts, "metadata"), look_up(facts, "invocation_params", "tools")
+        provider, model = look_up(metadata, "ls_provider"), look_up(metadata, "ls_model_name")
+        name = f"{as_text(provider)}:{as_text(model)}"
         held.task = asyncio.create_task(
             self._calls.ask(
                 name,
@@ -384,7 +385,7 @@ class _HeldCalls:
             Signal: What ends the run.
             Exception: What interrupts the graph, because the call waits for an approval.
         """
-        name, ident = as_text(look(serialized, "name")), as_text(facts.get("tool_call_id"))
+        name, ident = as_text(look_up(serialized, "name")), as_text(facts.get("tool_call_id"))
         if name in self.ours:
             _CALL_ID.set(ident or str(run_id))
             return
@@ -392,7 +393,7 @@ class _HeldCalls:
         arguments = as_arguments(written if given is None else given)
         held = _Held()
         call = ToolCall(ident or str(run_id), name, arguments)
-        about = as_text(look(serialized, "description"))
+        about = as_text(look_up(serialized, "description"))
         held.task = asyncio.create_task(
             self._calls.call_tool(call, about, held.work, repeats=False)
         )
@@ -425,7 +426,7 @@ class _HeldCalls:
         """Pass on a piece of a reply."""
         held = self._open.get(run_id)
         if held is not None:
-            for delta in _deltas(look(chunk, "message")):
+            for delta in _deltas(look_up(chunk, "message")):
                 held.pieces.put_nowait(delta)
 
     async def end_model(self, response: Any, *, run_id: object, **facts: Any) -> None:
@@ -501,11 +502,11 @@ class _Held:
 
 def _value_of(output: object) -> object:
     """Return what a tool returned, as JSON; a ``ToolMessage`` about an error becomes one."""
-    content = look(output, "content")
-    if look(output, "tool_call_id") is None or content is None:
+    content = look_up(output, "content")
+    if look_up(output, "tool_call_id") is None or content is None:
         return as_json(output)
     text = read_langchain_text(content)
-    if look(output, "status") == "error":
+    if look_up(output, "status") == "error":
         return ToolError(text, retryable=True)
     known = parse_json(text)
     return known if isinstance(known, dict | list | int | float) else text
@@ -581,14 +582,14 @@ def _image_block(part: Image) -> dict[str, Any]:
 
 def _to_spec(tool: object) -> ToolSpec:
     """Return a tool as it is offered to a model, from the forms of OpenAI and Anthropic."""
-    inner = look(tool, "function")
+    inner = look_up(tool, "function")
     inner = tool if inner is None else inner
-    schema = look(inner, "parameters")
-    form = as_json(look(inner, "input_schema") if schema is None else schema)
+    schema = look_up(inner, "parameters")
+    form = as_json(look_up(inner, "input_schema") if schema is None else schema)
     parameters: JsonObject = form if isinstance(form, dict) else {}
     return ToolSpec(
-        name=as_text(look(inner, "name")) or as_text(look(inner, "type")),
-        description=as_text(look(inner, "description")),
+        name=as_text(look_up(inner, "name")) or as_text(look_up(inner, "type")),
+        description=as_text(look_up(inner, "description")),
         parameters=parameters,
     )
 
@@ -599,15 +600,15 @@ def _deltas(chunk: object) -> list[StreamItem]:
     for thought in read_langchain_message(chunk).reasoning:
         if thought.text:
             made.append(ReasoningDelta(text=thought.text))
-    if text := read_langchain_text(look(chunk, "content")):
+    if text := read_langchain_text(look_up(chunk, "content")):
         made.append(TextDelta(text=text))
-    for piece in as_items(look(chunk, "tool_call_chunks")):
+    for piece in as_items(look_up(chunk, "tool_call_chunks")):
         made.append(
             ToolCallDelta(
-                index=as_count(look(piece, "index")) or 0,
-                call_id=as_text(look(piece, "id")),
-                name=as_text(look(piece, "name")),
-                arguments=as_text(look(piece, "args")),
+                index=as_count(look_up(piece, "index")) or 0,
+                call_id=as_text(look_up(piece, "id")),
+                name=as_text(look_up(piece, "name")),
+                arguments=as_text(look_up(piece, "args")),
             )
         )
     return made

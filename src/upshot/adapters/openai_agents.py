@@ -31,7 +31,7 @@ from upshot.native.objects import (
     as_text,
     find_texts,
     find_usage,
-    look,
+    look_up,
 )
 from upshot.wire.decoding import encode_json
 
@@ -67,31 +67,31 @@ def from_openai_agents(native: object) -> AgentResult[Json]:
     """
     if isinstance(native, BaseException):
         findings = find_failure(native, _CODES)
-        run = look(native, "run_data")
+        run = look_up(native, "run_data")
         if run is not None:
             findings.unknown.discard("messages")
             _add_run(findings, run)
         return findings.to_result()
-    findings = Findings(raw=native, output=look(native, "final_output"))
+    findings = Findings(raw=native, output=look_up(native, "final_output"))
     _add_run(findings, native)
-    for item in as_items(look(native, "interruptions")):
-        call = _call(look(item, "raw_item"))
-        findings.pending.append(to_pending(call, as_text(look(item, "tool_name"))))
+    for item in as_items(look_up(native, "interruptions")):
+        call = _call(look_up(item, "raw_item"))
+        findings.pending.append(to_pending(call, as_text(look_up(item, "tool_name"))))
     return findings.to_result()
 
 
 def _add_run(findings: Findings, run: object) -> None:
-    replies = as_items(look(run, "raw_responses"))
+    replies = as_items(look_up(run, "raw_responses"))
     last = replies[-1] if replies else None
-    findings.seeded = _input(look(run, "input"))
+    findings.seeded = _input(look_up(run, "input"))
     turn = _Turn(findings)
-    for item in as_items(look(run, "new_items")):
-        turn.take(item)
+    for item in as_items(look_up(run, "new_items")):
+        turn.add_item(item)
     turn.close()
-    usage = look(run, "context_wrapper", "usage")
+    usage = look_up(run, "context_wrapper", "usage")
     findings.usage = find_usage(
         usage,
-        calls=as_count(look(usage, "requests")) or len(replies),
+        calls=as_count(look_up(usage, "requests")) or len(replies),
         input_tokens="input_tokens",
         output_tokens="output_tokens",
         total_tokens="total_tokens",
@@ -99,7 +99,7 @@ def _add_run(findings: Findings, run: object) -> None:
         cache_write_tokens="input_tokens_details.cache_write_tokens",
         reasoning_tokens="output_tokens_details.reasoning_tokens",
     )
-    findings.agent_id = as_text(look(run, "last_agent", "name"))
+    findings.agent_id = as_text(look_up(run, "last_agent", "name"))
     findings.provider_data = {
         **find_texts(run, model="last_agent.model"),
         **find_texts(last, request_id="request_id", response_id="response_id"),
@@ -113,17 +113,17 @@ def _input(given: object) -> list[Message]:
         return [Message(Role.USER, given)]
     messages: list[Message] = []
     for item in as_items(given):
-        role = as_text(look(item, "role"))
+        role = as_text(look_up(item, "role"))
         if role in list(Role) or role == "developer":
             known = Role(role) if role in list(Role) else Role.SYSTEM
-            messages.append(Message(known, _text(look(item, "content"))))
+            messages.append(Message(known, _text(look_up(item, "content"))))
     return messages
 
 
 def _text(content: object) -> str:
     if isinstance(content, str):
         return content
-    return "".join(as_text(look(part, "text")) for part in as_items(content))
+    return "".join(as_text(look_up(part, "text")) for part in as_items(content))
 
 
 class _Turn:
@@ -135,9 +135,9 @@ class _Turn:
         self._thoughts: list[Reasoning] = []
         self._calls: list[ToolCall] = []
 
-    def take(self, item: object) -> None:
+    def add_item(self, item: object) -> None:
         """Add the next item of the run."""
-        kind, raw = as_text(look(item, "type")), look(item, "raw_item")
+        kind, raw = as_text(look_up(item, "type")), look_up(item, "raw_item")
         if kind in _OUTPUTS:
             self.close()
             self._add_output(item, raw)
@@ -146,7 +146,7 @@ class _Turn:
         elif kind == "reasoning_item":
             self._thoughts.append(_thought(raw))
         elif kind == "message_output_item":
-            self._texts.append(_text(look(raw, "content")))
+            self._texts.append(_text(look_up(raw, "content")))
 
     def close(self) -> None:
         """End the collected message, if there is one."""
@@ -156,10 +156,14 @@ class _Turn:
         self._texts, self._thoughts, self._calls = [], [], []
 
     def _add_output(self, item: object, raw: object) -> None:
-        ident = as_text(look(raw, "call_id")) or as_text(look(raw, "id"))
-        asked = [call for said in self._findings.messages for call in said.tool_calls]
+        ident = as_text(look_up(raw, "call_id")) or as_text(look_up(raw, "id"))
+        asked = [call for message in self._findings.messages for call in message.tool_calls]
         name = next((call.name for call in asked if call.id == ident), "")
-        output = look(item, "output") if look(item, "output") is not None else look(raw, "output")
+        output = (
+            look_up(item, "output")
+            if look_up(item, "output") is not None
+            else look_up(raw, "output")
+        )
         text = output if isinstance(output, str) else encode_json(as_json(output)).decode()
         self._findings.messages.append(Message(Role.TOOL, text, tool_call_id=ident, name=name))
         self._findings.outcomes.append(_outcome(ident, name, output))
@@ -168,18 +172,18 @@ class _Turn:
 def _call(raw: object) -> ToolCall:
     """Return a call of a function, of a handoff, or of a tool that the provider hosts."""
     return ToolCall(
-        as_text(look(raw, "call_id")) or as_text(look(raw, "id")),
-        as_text(look(raw, "name")) or as_text(look(raw, "type")),
-        as_arguments(look(raw, "arguments")),
+        as_text(look_up(raw, "call_id")) or as_text(look_up(raw, "id")),
+        as_text(look_up(raw, "name")) or as_text(look_up(raw, "type")),
+        as_arguments(look_up(raw, "arguments")),
     )
 
 
 def _thought(raw: object) -> Reasoning:
     return Reasoning(
-        text="".join(as_text(look(part, "text")) for part in as_items(look(raw, "summary"))),
-        signature=as_text(look(raw, "encrypted_content")) or None,
+        text="".join(as_text(look_up(part, "text")) for part in as_items(look_up(raw, "summary"))),
+        signature=as_text(look_up(raw, "encrypted_content")) or None,
         provider="openai",
-        id=as_text(look(raw, "id")),
+        id=as_text(look_up(raw, "id")),
     )
 
 

@@ -15,7 +15,7 @@ from upshot.contract.message import Image, Message, Part, Text
 from upshot.contract.result import AgentResult
 from upshot.contract.tool_calls import ToolExecutionResult, ToolFailure, ToolOutcome
 from upshot.native.framework_messages import read_pi_message
-from upshot.native.objects import as_count, as_items, as_moment, as_text, look
+from upshot.native.objects import as_count, as_items, as_moment, as_text, look_up
 
 
 def from_pi_agent(native: object) -> AgentResult[Json]:
@@ -33,36 +33,36 @@ def from_pi_agent(native: object) -> AgentResult[Json]:
     if isinstance(native, BaseException):
         return find_failure(native, {}).to_result()
     findings = Findings(raw=native)
-    several = as_items(native) or as_items(look(native, "messages"))
+    several = as_items(native) or as_items(look_up(native, "messages"))
     for message in several or [native]:
         _add_message(findings, message)
     return findings.to_result()
 
 
 def _add_message(findings: Findings, message: object) -> None:
-    match as_text(look(message, "role")):
+    match as_text(look_up(message, "role")):
         case "toolResult":
             _add_tool_result(findings, message)
         case "user":
-            said = Message(Role.USER, _parts(look(message, "content")))
+            user_message = Message(Role.USER, _parts(look_up(message, "content")))
             # Messages before the first answer are the request.
-            (findings.messages or findings.seeded).append(said)
+            (findings.messages or findings.seeded).append(user_message)
         case _:
-            findings.take(read_pi_message(message))
+            findings.add_reply(read_pi_message(message))
             if findings.started_at is None:
-                findings.started_at = _moment(look(message, "timestamp"))
+                findings.started_at = _moment(look_up(message, "timestamp"))
 
 
 def _add_tool_result(findings: Findings, message: object) -> None:
-    ident, name = as_text(look(message, "toolCallId")), as_text(look(message, "toolName"))
-    content = _parts(look(message, "content"))
-    said = Message(Role.TOOL, content, tool_call_id=ident, name=name)
-    findings.messages.append(said)
+    ident, name = as_text(look_up(message, "toolCallId")), as_text(look_up(message, "toolName"))
+    content = _parts(look_up(message, "content"))
+    result = Message(Role.TOOL, content, tool_call_id=ident, name=name)
+    findings.messages.append(result)
     outcome: ToolOutcome
-    if look(message, "isError") is True:
-        outcome = ToolFailure(ident, name, error=said.text, retryable=False)
+    if look_up(message, "isError") is True:
+        outcome = ToolFailure(ident, name, error=result.text, retryable=False)
     else:
-        output: dict[str, Json] = {"result": said.text}
+        output: dict[str, Json] = {"result": result.text}
         outcome = ToolExecutionResult(ident, name, output=output, effect=Effect.UNKNOWN)
     findings.outcomes.append(outcome)
 
@@ -70,16 +70,16 @@ def _add_tool_result(findings: Findings, message: object) -> None:
 def _parts(content: object) -> str | tuple[Part, ...]:
     """Return the content of a message: a string if it is only text, else parts."""
     parts = as_items(content)
-    if not any(look(part, "type") == "image" for part in parts):
-        return as_text(content) + "".join(as_text(look(part, "text")) for part in parts)
+    if not any(look_up(part, "type") == "image" for part in parts):
+        return as_text(content) + "".join(as_text(look_up(part, "text")) for part in parts)
     return tuple(_part(part) for part in parts)
 
 
 def _part(part: object) -> Part:
-    if look(part, "type") != "image":
-        return Text(as_text(look(part, "text")))
-    media_type = as_text(look(part, "mimeType"))
-    return Image(url=f"data:{media_type};base64,{as_text(look(part, 'data'))}")
+    if look_up(part, "type") != "image":
+        return Text(as_text(look_up(part, "text")))
+    media_type = as_text(look_up(part, "mimeType"))
+    return Image(url=f"data:{media_type};base64,{as_text(look_up(part, 'data'))}")
 
 
 def _moment(stamp: object) -> datetime | None:

@@ -38,7 +38,7 @@ from upshot.native.objects import (
     as_text,
     find_texts,
     find_usage,
-    look,
+    look_up,
 )
 from upshot.wire.accumulator import parse_finish_reason
 from upshot.wire.decoding import encode_json
@@ -72,17 +72,17 @@ def from_pydantic_ai(native: object) -> AgentResult[Json]:
     """
     if isinstance(native, BaseException):
         return to_failure(native).to_result()
-    if look(native, "kind") == "response":
+    if look_up(native, "kind") == "response":
         findings = Findings(raw=native)
         _add_messages(findings, [native], answer_tool="")
-        findings.usage = _usage(look(native, "usage"), calls=1)
-        findings.cost = _cost(look(native, "usage"))
+        findings.usage = _usage(look_up(native, "usage"), calls=1)
+        findings.cost = _cost(look_up(native, "usage"))
         return findings.to_result()
     findings = Findings(
         raw=native,
-        output=look(native, "output"),
-        run_id=as_text(look(native, "run_id")),
-        context_id=as_text(look(native, "conversation_id")),
+        output=look_up(native, "output"),
+        run_id=as_text(look_up(native, "run_id")),
+        context_id=as_text(look_up(native, "conversation_id")),
     )
     _add_run(findings, native)
     _add_pending(findings)
@@ -91,11 +91,11 @@ def from_pydantic_ai(native: object) -> AgentResult[Json]:
 
 def read_response(message: object) -> ModelResponse:
     """Read a ``ModelResponse``, with its parts in their order; never raises."""
-    findings, provider = Findings(raw=message), as_text(look(message, "provider_name"))
+    findings, provider = Findings(raw=message), as_text(look_up(message, "provider_name"))
     _add_response(findings, message)
-    usage = look(message, "usage")
+    usage = look_up(message, "usage")
     return ModelResponse(
-        parts=tuple(_parts(as_items(look(message, "parts")), provider)),
+        parts=tuple(_parts(as_items(look_up(message, "parts")), provider)),
         usage=_usage(usage, calls=1),
         cost=_cost(usage),
         finish_reason=findings.finish_reason,
@@ -113,17 +113,17 @@ def read_messages(messages: Iterable[object]) -> list[Message]:
 
 def usage_of(run: object) -> object:
     """Return the usage of a run; in older versions it is a method."""
-    usage = look(run, "usage")
-    return _called(usage) if look(usage, "requests") is None else usage
+    usage = look_up(run, "usage")
+    return _called(usage) if look_up(usage, "requests") is None else usage
 
 
 def _parts(parts: list[object], provider: str) -> Iterator[Part]:
     for part in parts:
-        match as_text(look(part, "part_kind")):
+        match as_text(look_up(part, "part_kind")):
             case "text":
-                yield Text(as_text(look(part, "content")))
+                yield Text(as_text(look_up(part, "content")))
             case "speech":
-                yield Text(as_text(look(part, "transcript")))
+                yield Text(as_text(look_up(part, "transcript")))
             case "thinking":
                 yield _thought(part, provider)
             case "tool-call":
@@ -134,7 +134,7 @@ def _parts(parts: list[object], provider: str) -> Iterator[Part]:
 
 def to_failure(exception: BaseException) -> Findings:
     """Read an exception of a model call or a run; never raises."""
-    exceptions = as_items(look(exception, "exceptions"))
+    exceptions = as_items(look_up(exception, "exceptions"))
     if exceptions and isinstance(exceptions[-1], BaseException):
         # Several models were tried: the failure of the last one is the run's failure.
         findings = to_failure(exceptions[-1])
@@ -143,25 +143,25 @@ def to_failure(exception: BaseException) -> Findings:
     findings = find_failure(exception, _CODES)
     if any(each.__name__ == _TRUNCATED for each in type(exception).__mro__):
         findings.finish_reason = FinishReason.LENGTH
-    if look(exception, "new_messages") is not None:
+    if look_up(exception, "new_messages") is not None:
         findings.unknown.discard("messages")
-        findings.run_id = as_text(look(exception, "run_id"))
-        findings.context_id = as_text(look(exception, "conversation_id"))
+        findings.run_id = as_text(look_up(exception, "run_id"))
+        findings.context_id = as_text(look_up(exception, "conversation_id"))
         _add_run(findings, exception)
     return findings
 
 
 def _add_run(findings: Findings, run: object) -> None:
     """Add messages and usage of a result, or of an exception that carries them."""
-    produced = as_items(_called(look(run, "new_messages")))
-    everything = as_items(_called(look(run, "all_messages")))
+    produced = as_items(_called(look_up(run, "new_messages")))
+    everything = as_items(_called(look_up(run, "all_messages")))
     history = everything[: len(everything) - len(produced)]
     earlier = Findings(raw=None)
     _add_messages(earlier, history, answer_tool="")
     findings.seeded = [*earlier.seeded, *earlier.messages]
-    _add_messages(findings, produced, answer_tool=as_text(look(run, "_output_tool_name")))
+    _add_messages(findings, produced, answer_tool=as_text(look_up(run, "_output_tool_name")))
     usage = usage_of(run)
-    findings.usage = _usage(usage, calls=as_count(look(usage, "requests")) or 0)
+    findings.usage = _usage(usage, calls=as_count(look_up(usage, "requests")) or 0)
     findings.cost = _cost(usage)
 
 
@@ -178,7 +178,9 @@ def _called(value: object) -> object:
 
 def _usage(usage: object, *, calls: int) -> Usage:
     # Older versions have reasoning in the details only.
-    is_old = not look(usage, "output_reasoning_tokens") and look(usage, *_OLD_REASONING.split("."))
+    is_old = not look_up(usage, "output_reasoning_tokens") and look_up(
+        usage, *_OLD_REASONING.split(".")
+    )
     found = find_usage(
         usage,
         calls=calls,
@@ -190,37 +192,37 @@ def _usage(usage: object, *, calls: int) -> Usage:
         input_audio_tokens="input_audio_tokens",
         output_audio_tokens="output_audio_tokens",
     )
-    unmeasured = as_count(look(usage, "unmeasured_requests"))
+    unmeasured = as_count(look_up(usage, "unmeasured_requests"))
     if found.unmeasured_calls or not unmeasured:
         return found
     return msgspec.structs.replace(found, unmeasured_calls=unmeasured)
 
 
 def _cost(usage: object) -> Cost | None:
-    amount = as_amount(look(usage, "cost"))
+    amount = as_amount(look_up(usage, "cost"))
     return None if amount is None else Cost(total=amount, source="pydantic-ai")
 
 
 def _add_messages(findings: Findings, messages: list[object], *, answer_tool: str) -> None:
     for message in messages:
-        if look(message, "kind") == "response":
+        if look_up(message, "kind") == "response":
             _add_response(findings, message)
             continue
-        for part in as_items(look(message, "parts")):
+        for part in as_items(look_up(message, "parts")):
             _add_request_part(findings, part, answer_tool)
 
 
 def _add_response(findings: Findings, message: object) -> None:
-    provider = as_text(look(message, "provider_name"))
+    provider = as_text(look_up(message, "provider_name"))
     texts: list[str] = []
     thoughts: list[Reasoning] = []
     calls: list[ToolCall] = []
-    for part in as_items(look(message, "parts")):
-        match as_text(look(part, "part_kind")):
+    for part in as_items(look_up(message, "parts")):
+        match as_text(look_up(part, "part_kind")):
             case "text":
-                texts.append(as_text(look(part, "content")))
+                texts.append(as_text(look_up(part, "content")))
             case "speech":
-                texts.append(as_text(look(part, "transcript")))
+                texts.append(as_text(look_up(part, "transcript")))
             case "thinking":
                 thoughts.append(_thought(part, provider))
             case "tool-call":
@@ -228,7 +230,7 @@ def _add_response(findings: Findings, message: object) -> None:
             case _:
                 pass
     findings.say("".join(texts), thoughts, calls)
-    findings.finish_reason = parse_finish_reason(as_text(look(message, "finish_reason")))
+    findings.finish_reason = parse_finish_reason(as_text(look_up(message, "finish_reason")))
     known = find_texts(
         message,
         provider="provider_name",
@@ -241,23 +243,23 @@ def _add_response(findings: Findings, message: object) -> None:
 
 def _thought(part: object, provider: str) -> Reasoning:
     return Reasoning(
-        text=as_text(look(part, "content")),
-        signature=as_text(look(part, "signature")) or None,
-        provider=as_text(look(part, "provider_name")) or provider,
-        id=as_text(look(part, "id")),
+        text=as_text(look_up(part, "content")),
+        signature=as_text(look_up(part, "signature")) or None,
+        provider=as_text(look_up(part, "provider_name")) or provider,
+        id=as_text(look_up(part, "id")),
     )
 
 
 def _call(part: object) -> ToolCall:
     return ToolCall(
-        as_text(look(part, "tool_call_id")),
-        as_text(look(part, "tool_name")),
-        as_arguments(look(part, "args")),
+        as_text(look_up(part, "tool_call_id")),
+        as_text(look_up(part, "tool_name")),
+        as_arguments(look_up(part, "args")),
     )
 
 
 def _add_request_part(findings: Findings, part: object, answer_tool: str) -> None:
-    kind, content = as_text(look(part, "part_kind")), look(part, "content")
+    kind, content = as_text(look_up(part, "part_kind")), look_up(part, "content")
     text = content if isinstance(content, str) else encode_json(as_json(content)).decode()
     # Messages before the first answer are the request or older.
     into = findings.messages or findings.seeded
@@ -266,8 +268,11 @@ def _add_request_part(findings: Findings, part: object, answer_tool: str) -> Non
             into.append(Message(Role.SYSTEM, text))
         case "user-prompt":
             into.append(Message(Role.USER, _prompt(content)))
-        case "tool-return" | "retry-prompt" if as_text(look(part, "tool_name")):
-            ident, name = as_text(look(part, "tool_call_id")), as_text(look(part, "tool_name"))
+        case "tool-return" | "retry-prompt" if as_text(look_up(part, "tool_name")):
+            ident, name = (
+                as_text(look_up(part, "tool_call_id")),
+                as_text(look_up(part, "tool_name")),
+            )
             into.append(Message(Role.TOOL, text, tool_call_id=ident, name=name))
             if name != answer_tool:
                 findings.outcomes.append(_outcome(part, ident, name, text))
@@ -280,31 +285,32 @@ def _add_request_part(findings: Findings, part: object, answer_tool: str) -> Non
 def _prompt(content: object) -> str:
     """Return the text of a prompt, without its other parts."""
     texts = (
-        as_text(item) or as_text(look(item, "content")) for item in as_items(content) or [content]
+        as_text(item) or as_text(look_up(item, "content"))
+        for item in as_items(content) or [content]
     )
     return "\n".join(text for text in texts if text)
 
 
 def _outcome(part: object, ident: str, name: str, text: str) -> ToolOutcome:
-    ours = find_outcome(look(part, "metadata"))
+    ours = find_outcome(look_up(part, "metadata"))
     if ours is not None:
         # A tool of ours: its own outcome has more detail.
         return ours
-    said = as_text(look(part, "outcome"))
-    if said in _REFUSED:
-        return ToolDenied(ident, name, reason=_REFUSED[said], details=text)
-    if said == "retried" or look(part, "part_kind") == "retry-prompt":
+    word = as_text(look_up(part, "outcome"))
+    if word in _REFUSED:
+        return ToolDenied(ident, name, reason=_REFUSED[word], details=text)
+    if word == "retried" or look_up(part, "part_kind") == "retry-prompt":
         return ToolFailure(ident, name, error=text)
-    if said == "failed":
+    if word == "failed":
         return ToolFailure(ident, name, error=text, retryable=False)
-    output = as_object(look(part, "content"))
+    output = as_object(look_up(part, "content"))
     return ToolExecutionResult(ident, name, output=output, effect=Effect.UNKNOWN)
 
 
 def _add_pending(findings: Findings) -> None:
     """If the output is deferred calls, the run waits for them."""
     output = findings.output
-    approvals, calls = look(output, "approvals"), look(output, "calls")
+    approvals, calls = look_up(output, "approvals"), look_up(output, "calls")
     if not isinstance(approvals, list) or not isinstance(calls, list):
         return
     waits: list[Pending] = [to_pending(_call(part)) for part in as_items(cast("object", approvals))]

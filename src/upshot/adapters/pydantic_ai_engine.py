@@ -51,7 +51,7 @@ from upshot.contract.tool_calls import (
 from upshot.contract.usage import Usage
 from upshot.errors import Misuse
 from upshot.models.prices import Prices
-from upshot.native.objects import as_arguments, as_count, as_items, as_json, as_text, look
+from upshot.native.objects import as_arguments, as_count, as_items, as_json, as_text, look_up
 from upshot.runs.engine_api.exceptions import Parked
 from upshot.runs.engine_api.run_host import RunHost
 from upshot.runs.engine_api.run_view import Run
@@ -207,7 +207,7 @@ class _Work:
             case Data(data=data):
                 return encode_json(as_json(data)).decode()
             case Image() | File() | Audio():
-                url, data = look(part, "url"), look(part, "data")
+                url, data = look_up(part, "url"), look_up(part, "data")
                 if isinstance(data, bytes) and data:
                     return native.BinaryContent(data, media_type=part.media_type)
                 made = native.ImageUrl if isinstance(part, Image) else native.DocumentUrl
@@ -240,7 +240,7 @@ class _Work:
         """Add the agent's messages that the board lacks."""
         fresh, self._shown = messages[self._shown :], max(self._shown, len(messages))
         for message in fresh:
-            if look(message, "kind") == "response" and self._ahead:
+            if look_up(message, "kind") == "response" and self._ahead:
                 self._ahead -= 1
             else:
                 self._board.extend(read_messages([message]))
@@ -248,10 +248,10 @@ class _Work:
     def _report_rest(self, result: object) -> None:
         """Report the usage of the agent beyond the calls that were seen."""
         usage = usage_of(result)
-        seen, calls = self._usage, as_count(look(usage, "requests")) or 0
+        seen, calls = self._usage, as_count(look_up(usage, "requests")) or 0
         if calls <= seen.api_calls:
             return
-        given, made = (as_count(look(usage, f"{side}_tokens")) for side in ("input", "output"))
+        given, made = (as_count(look_up(usage, f"{side}_tokens")) for side in ("input", "output"))
         more = Usage(
             input_tokens=max((given or 0) - (seen.input_tokens or 0), 0),
             output_tokens=max((made or 0) - (seen.output_tokens or 0), 0),
@@ -474,8 +474,8 @@ class _Work:
         return requests.build_results(approvals=approvals, calls=results)
 
     async def _is_approved(self, call: Any) -> object:
-        said = encode_json(as_json(call.args_as_dict())).decode()
-        question = f"May {call.tool_name} be called with {said}?"
+        arguments = encode_json(as_json(call.args_as_dict())).decode()
+        question = f"May {call.tool_name} be called with {arguments}?"
         answer = await self._host.ask_user(question, choices=_YES, key=call.tool_call_id)
         return answer == _YES[0]
 
@@ -502,32 +502,32 @@ def _stream_of(model: Any, given: tuple[Any, Any, Any], call: Any) -> Any:
 
 def _deltas(event: object) -> list[StreamItem]:
     """Return the pieces of a reply in an event of the library's stream."""
-    index, delta = as_count(look(event, "index")) or 0, look(event, "delta")
-    if look(event, "event_kind") == "part_start":
-        part = look(event, "part")
-        match look(part, "part_kind"):
+    index, delta = as_count(look_up(event, "index")) or 0, look_up(event, "delta")
+    if look_up(event, "event_kind") == "part_start":
+        part = look_up(event, "part")
+        match look_up(part, "part_kind"):
             case "text":
-                return _text(TextDelta, look(part, "content"))
+                return _text(TextDelta, look_up(part, "content"))
             case "thinking":
-                return _text(ReasoningDelta, look(part, "content"))
+                return _text(ReasoningDelta, look_up(part, "content"))
             case "tool-call":
                 return [
                     ToolCallDelta(
                         index=index,
-                        call_id=as_text(look(part, "tool_call_id")),
-                        name=as_text(look(part, "tool_name")),
-                        arguments=_written(look(part, "args")),
+                        call_id=as_text(look_up(part, "tool_call_id")),
+                        name=as_text(look_up(part, "tool_name")),
+                        arguments=_written(look_up(part, "args")),
                     )
                 ]
             case _:
                 return []
-    match look(delta, "part_delta_kind"):
+    match look_up(delta, "part_delta_kind"):
         case "text":
-            return _text(TextDelta, look(delta, "content_delta"))
+            return _text(TextDelta, look_up(delta, "content_delta"))
         case "thinking":
-            return _text(ReasoningDelta, look(delta, "content_delta"))
+            return _text(ReasoningDelta, look_up(delta, "content_delta"))
         case "tool_call":
-            return [ToolCallDelta(index=index, arguments=_written(look(delta, "args_delta")))]
+            return [ToolCallDelta(index=index, arguments=_written(look_up(delta, "args_delta")))]
         case _:
             return []
 
@@ -543,7 +543,7 @@ def _written(arguments: object) -> str:
 
 
 def _name_of(model: Any) -> str:
-    ident = as_text(look(model, "model_id"))
+    ident = as_text(look_up(model, "model_id"))
     return ident if ":" in ident else f"{model.system}:{model.model_name}"
 
 
@@ -551,20 +551,20 @@ def _to_request(messages: Sequence[object], parameters: object) -> ModelRequest:
     """Return what the library sends, for the log and for deciders."""
     instructions = [
         text
-        for part in as_items(look(parameters, "instruction_parts"))
-        if (text := as_text(look(part, "content")))
+        for part in as_items(look_up(parameters, "instruction_parts"))
+        if (text := as_text(look_up(part, "content")))
     ]
     return ModelRequest(
         read_messages(messages),
         system="\n\n".join(instructions) or None,
         tools=tuple(
             ToolSpec(
-                name=as_text(look(tool, "name")),
-                description=as_text(look(tool, "description")),
-                parameters=_schema(look(tool, "parameters_json_schema")),
+                name=as_text(look_up(tool, "name")),
+                description=as_text(look_up(tool, "description")),
+                parameters=_schema(look_up(tool, "parameters_json_schema")),
             )
             for kind in ("function_tools", "output_tools")
-            for tool in as_items(look(parameters, kind))
+            for tool in as_items(look_up(parameters, kind))
         ),
     )
 

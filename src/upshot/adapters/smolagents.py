@@ -30,7 +30,7 @@ from upshot.native.framework_messages import (
     read_smolagents_text,
     read_smolagents_usage,
 )
-from upshot.native.objects import as_amount, as_items, as_moment, as_text, look
+from upshot.native.objects import as_amount, as_items, as_moment, as_text, look_up
 
 _CODES: Final = {
     "AgentMaxStepsError": ErrorCode.MAX_TURNS,
@@ -59,11 +59,11 @@ def from_smolagents(native: object) -> AgentResult[Json]:
         if findings.error is not None and findings.error.code == ErrorCode.MAX_TURNS:
             findings.finish_reason = FinishReason.LENGTH
         return findings.to_result()
-    if look(native, "steps") is not None and look(native, "state") is not None:
+    if look_up(native, "steps") is not None and look_up(native, "state") is not None:
         return _find_run(native).to_result()
     findings = Findings(raw=native)
-    if as_text(look(native, "role")) == "assistant":
-        findings.take(read_smolagents_message(native))
+    if as_text(look_up(native, "role")) == "assistant":
+        findings.add_reply(read_smolagents_message(native))
     else:
         findings.output = native
         findings.content = native if isinstance(native, str) else None
@@ -72,18 +72,18 @@ def from_smolagents(native: object) -> AgentResult[Json]:
 
 def _find_run(run: object) -> Findings:
     findings = Findings(raw=run)
-    steps = as_items(look(run, "steps"))
+    steps = as_items(look_up(run, "steps"))
     for step in steps:
         _add_step(findings, step)
-    answer = look(run, "output")
+    answer = look_up(run, "output")
     findings.output = answer
     if isinstance(answer, str):
         findings.content = answer
-    _add_usage(findings, look(run, "token_usage"))
-    findings.started_at = as_moment(look(run, "timing", "start_time"))
-    duration_s = as_amount(look(run, "timing", "duration"))
+    _add_usage(findings, look_up(run, "token_usage"))
+    findings.started_at = as_moment(look_up(run, "timing", "start_time"))
+    duration_s = as_amount(look_up(run, "timing", "duration"))
     findings.duration_ms = None if duration_s is None else round(duration_s * 1000)
-    if look(run, "state") == "max_steps_error":
+    if look_up(run, "state") == "max_steps_error":
         findings.finish_reason = FinishReason.LENGTH
         text = "the run reached its step limit; the answer was asked for without further steps"
         findings.warnings.append(
@@ -103,24 +103,24 @@ def _add_usage(findings: Findings, usage: object) -> None:
 
 
 def _add_step(findings: Findings, step: object) -> None:
-    if look(step, "task") is not None:
-        findings.seeded.append(Message(Role.USER, as_text(look(step, "task"))))
-    elif look(step, "system_prompt") is not None:
-        findings.seeded.append(Message(Role.SYSTEM, as_text(look(step, "system_prompt"))))
-    elif look(step, "plan") is not None:
+    if look_up(step, "task") is not None:
+        findings.seeded.append(Message(Role.USER, as_text(look_up(step, "task"))))
+    elif look_up(step, "system_prompt") is not None:
+        findings.seeded.append(Message(Role.SYSTEM, as_text(look_up(step, "system_prompt"))))
+    elif look_up(step, "plan") is not None:
         _add_call(findings, step)
-        findings.messages.append(Message(Role.ASSISTANT, as_text(look(step, "plan"))))
-    elif look(step, "step_number") is not None:
+        findings.messages.append(Message(Role.ASSISTANT, as_text(look_up(step, "plan"))))
+    elif look_up(step, "step_number") is not None:
         _add_action(findings, step)
 
 
 def _add_call(findings: Findings, step: object) -> ModelResponse:
     """Add the facts of the step's model call, and return its reply."""
-    message = look(step, "model_output_message")
+    message = look_up(step, "model_output_message")
     response = read_smolagents_message(message)
-    usage = read_smolagents_usage(look(step, "token_usage"))
+    usage = read_smolagents_usage(look_up(step, "token_usage"))
     if usage and not response.usage:
-        response = read_smolagents_message({"token_usage": look(step, "token_usage")})
+        response = read_smolagents_message({"token_usage": look_up(step, "token_usage")})
     findings.count(response)
     return response
 
@@ -128,31 +128,31 @@ def _add_call(findings: Findings, step: object) -> ModelResponse:
 def _add_action(findings: Findings, step: object) -> None:
     response = _add_call(findings, step)
     calls = list(response.tool_calls) or [
-        read_call(call) for call in as_items(look(step, "tool_calls"))
+        read_call(call) for call in as_items(look_up(step, "tool_calls"))
     ]
-    text = response.content or read_smolagents_text(look(step, "model_output"))
+    text = response.content or read_smolagents_text(look_up(step, "model_output"))
     answers = [call for call in calls if call.name == _FINAL]
     calls = [call for call in calls if call.name != _FINAL]
     if text or calls or answers:
         findings.say(text or _answer(answers), (), calls)
     _add_outcomes(findings, step, calls)
-    if not text and not calls and look(step, "action_output") is not None and not answers:
+    if not text and not calls and look_up(step, "action_output") is not None and not answers:
         # The last answer of a run at its limit comes without a message.
-        last = read_smolagents_text(look(step, "action_output"))
+        last = read_smolagents_text(look_up(step, "action_output"))
         findings.messages.append(Message(Role.ASSISTANT, last))
 
 
 def _answer(calls: list[ToolCall]) -> str:
     """Return the answer in a call of final_answer, which ends the run and has no outcome."""
     arguments = calls[0].arguments if calls else {}
-    return as_text(look(arguments, "answer")) if isinstance(arguments, dict) else ""
+    return as_text(look_up(arguments, "answer")) if isinstance(arguments, dict) else ""
 
 
 def _add_outcomes(findings: Findings, step: object, calls: list[ToolCall]) -> None:
-    error = look(step, "error")
-    kind = as_text(look(error, "type")) or (type(error).__name__ if error is not None else "")
-    text = as_text(look(error, "message"))
-    observed = as_text(look(step, "observations"))
+    error = look_up(step, "error")
+    kind = as_text(look_up(error, "type")) or (type(error).__name__ if error is not None else "")
+    text = as_text(look_up(error, "message"))
+    observed = as_text(look_up(step, "observations"))
     if len(calls) > 1:
         # The step has the output of all its calls in one text.
         findings.unknown.add("tool_outcomes.output")

@@ -72,7 +72,7 @@ from upshot.errors import Misuse
 from upshot.journal.lease_holder import LeaseHolder
 from upshot.journal.memory_journal import MemoryJournal
 from upshot.journal.opening import init_journal, open_journal
-from upshot.journal.postgres.urls import is_url, shown_place
+from upshot.journal.postgres.urls import is_url, safe_place
 from upshot.journal.run_list import RunQuery
 from upshot.journal.sql.health import JournalHealth
 from upshot.runs.redaction import lift_secrets
@@ -377,7 +377,7 @@ async def list_runs(
             terminal.hint(f"these are the first {limit}: give --limit N for more, 0 for all")
     else:
         terminal.tell(
-            f"{shown_place(journal)} has no runs" + (f" that are {status}" if status else "")
+            f"{safe_place(journal)} has no runs" + (f" that are {status}" if status else "")
         )
     return 0
 
@@ -638,7 +638,7 @@ async def redact_conversation(
 async def make_journal(terminal: Terminal, *, url: str) -> int:
     """Create the tables of a journal in a database."""
     await init_journal(url)
-    terminal.say(f"{shown_place(url)} is a journal")
+    terminal.say(f"{safe_place(url)} is a journal")
     return 0
 
 

@@ -22,7 +22,7 @@ from upshot.entry.answers import unlogged_answers
 from upshot.entry.resume import with_settlements
 from upshot.errors import Misuse
 from upshot.journal.opening import SQLITE_MEMORY
-from upshot.journal.postgres.urls import shown_place
+from upshot.journal.postgres.urls import safe_place
 from upshot.runs.resumption import answered
 from upshot.state.activity import Activity
 from upshot.state.stored_events import seeds_of, states
@@ -177,7 +177,7 @@ def _some(ids: list[str]) -> str:
 
 def command_line(*words: str, journal: str) -> str:
     """Return an ``upshot`` command to type, with the journal if it is not the default."""
-    named = () if journal == DEFAULT_JOURNAL else ("--journal", shown_place(journal))
+    named = () if journal == DEFAULT_JOURNAL else ("--journal", safe_place(journal))
     return shlex.join(("upshot", *words, *named))
 
 

@@ -36,7 +36,7 @@ from upshot.contract.pending import Pending, PendingApproval, PendingExternal, P
 from upshot.contract.result import AgentResult
 from upshot.contract.tool_calls import ToolFailure, ToolOutcome, ToolRecord, ToolTimeout
 from upshot.journal.lease_holder import LeaseHolder
-from upshot.journal.postgres.urls import shown_place
+from upshot.journal.postgres.urls import safe_place
 from upshot.state.activity import CUT_OFF, RUNNING, Activity, Tone, key_of, step_title
 from upshot.state.child_runs import FORKED_FROM, child_of
 from upshot.state.redacted_events import redacted_words
@@ -211,7 +211,7 @@ def _facts(
         yield from (
             ("artifact", _artifact(file), "") for file in artifact.parts if isinstance(file, File)
         )
-    yield "journal", shown_place(journal), ""
+    yield "journal", safe_place(journal), ""
     shown = command_line("show", activity.run_id, "--events", journal=journal)
     yield "events", f"{activity.state.seq}: {shown}", ""
     if onward := _continue_command(

@@ -73,8 +73,8 @@ class _ResponseMeta(msgspec.StructMeta):
                         "ModelResponse got both parts and a view of them (content, tool_calls or "
                         "reasoning): give one or the other"
                     )
-                said = (_make_text(text=content),) if content else ()
-                fields["parts"] = (*reasoning, *said, *tool_calls)
+                parts_of_content = (_make_text(text=content),) if content else ()
+                fields["parts"] = (*reasoning, *parts_of_content, *tool_calls)
             made = _make(cls, **fields)
             check_given(made, fields)
             check_parts(made.parts)

@@ -116,7 +116,7 @@ def choice(
     if isinstance(values, str):
         raise Misuse(f"choice({values!r}): give a set of values, such as choice({{{values!r}}})")
     harmless = tuple(sorted(values, key=repr))
-    meanings = tuple(_meaning(value, said) for value, said in (words or {}).items())
+    meanings = tuple(_meaning(value, phrases) for value, phrases in (words or {}).items())
     if isinstance(of, Argument):
         return replace(of, choices=harmless, meanings=meanings)
     if of not in (*_PLAIN_WORDS, "choice"):

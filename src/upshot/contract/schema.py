@@ -365,13 +365,13 @@ def _type(form: _Form) -> str:
 
 
 def _comment(*texts: str, indent: str = "") -> str:
-    said = [text.replace("*/", "*\\/") for text in texts if text]
-    if not said:
+    safe_texts = [text.replace("*/", "*\\/") for text in texts if text]
+    if not safe_texts:
         return ""
-    whole = f"{indent}/** {said[0]} */\n"
-    if len(said) == 1 and len(whole) <= _WIDTH:
+    whole = f"{indent}/** {safe_texts[0]} */\n"
+    if len(safe_texts) == 1 and len(whole) <= _WIDTH:
         return whole
-    lines = [line for text in said for line in wrap(text, _WIDTH - len(indent) - 3)]
+    lines = [line for text in safe_texts for line in wrap(text, _WIDTH - len(indent) - 3)]
     return "".join(
         [f"{indent}/**\n", *(f"{indent} * {line}\n" for line in lines), f"{indent} */\n"]
     )

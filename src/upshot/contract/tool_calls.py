@@ -613,17 +613,17 @@ def outcome_to_object(outcome: ToolOutcome, *, rich: bool = False) -> JsonObject
 
 def _repeat_note(first: EffectRef) -> JsonObject:
     when = "" if first.at is None else f" at {first.at.isoformat(timespec='seconds')}"
-    said = f"call {first.call_id} did this before{when}; it was not done a second time"
-    return {"already_done": said}
+    text = f"call {first.call_id} did this before{when}; it was not done a second time"
+    return {"already_done": text}
 
 
 def _effect_note(outcome: ToolTimeout | ToolFailure, text: str) -> JsonObject:
     """Return the note for the model on an effect that is unknown, or was until it was checked."""
     if outcome.settled is not None:
         is_done = outcome.settled.effect is Effect.APPLIED
-        said = "has taken effect: do not make it again" if is_done else "has not taken effect"
+        statement = "has taken effect: do not make it again" if is_done else "has not taken effect"
         return {
-            "error": f"{_with_full_stop(text)} It was checked: the call {said}.",
+            "error": f"{_with_full_stop(text)} It was checked: the call {statement}.",
             **_word_of(outcome),
         }
     if outcome.effect is not Effect.UNKNOWN:
@@ -668,11 +668,11 @@ def fence(text: str, *, run_id: str, call_id: str) -> str:
     The same text of the same call gets the same marks, so the message stays the same when it is
     sent again. The author of the text does not know *run_id*.
     """
-    said = f"{run_id}\n{call_id}\n{text}"
+    seed = f"{run_id}\n{call_id}\n{text}"
     while True:
         # A digest of the text itself: no text can be written to contain its own digest.
-        mark = hashlib.sha256(said.encode(errors="surrogatepass")).hexdigest()[:16]
+        mark = hashlib.sha256(seed.encode(errors="surrogatepass")).hexdigest()[:16]
         if mark not in text:
             break
-        said += mark
+        seed += mark
     return f"{FENCE_OPENING}{mark}>\n{_FENCE_NOTE}\n{text}\n</untrusted-{mark}>"

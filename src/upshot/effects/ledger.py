@@ -89,7 +89,7 @@ class _Ticket:
             raise
 
     @contextmanager
-    def kept(self, value: object, codec: Codec | None) -> Generator[None]:
+    def settle_as_made(self, value: object, codec: Codec | None) -> Generator[None]:
         """Settle the call as made; an error of the codec is raised once that is safe."""
         try:
             kept = _encode_output(value, codec)
@@ -430,7 +430,7 @@ class Ledger:
             ticket.ended.set_exception(_to_exception(error))
             outcome.result()
             raise
-        with ticket.kept(value, codec):
+        with ticket.settle_as_made(value, codec):
             outcome.result()
         return value
 
@@ -454,7 +454,7 @@ class Ledger:
             # Waited for even if the task is cancelled, so that the ledger knows what happened.
             await asyncio.shield(asyncio.wrap_future(outcome))
             raise
-        with ticket.kept(value, codec):
+        with ticket.settle_as_made(value, codec):
             await asyncio.shield(asyncio.wrap_future(outcome))
         return value
 
@@ -502,8 +502,8 @@ class BlockEffect:
         elif error is not None:
             ticket.ended.set_exception(_to_exception(error))
         else:
-            said = "the block was left without effect.applied() or effect.none()"
-            ticket.ended.set_exception(RuntimeError(said))
+            reason = "the block was left without effect.applied() or effect.none()"
+            ticket.ended.set_exception(RuntimeError(reason))
 
 
 # -- tools of functions
@@ -616,17 +616,17 @@ def _output_of(outcome: ToolOutcome, codec: Codec | None) -> Any:
             return value if codec is None else codec.decode(value)
         case ToolExecutionResult(output=output):
             kind = output.get(_LOST, "its output")
-            said = f"the effect was already made, and {kind} was not kept: give a codec"
-            raise AlreadyDone(said, ref)
+            text = f"the effect was already made, and {kind} was not kept: give a codec"
+            raise AlreadyDone(text, ref)
         case ToolDenied(reason=DeniedReason.EFFECT_UNKNOWN, details=details):
             raise EffectUnknown(details, ref)
         case ToolDenied(reason=DeniedReason.CONFLICT, details=details):
             raise Conflict(details, ref)
         case ToolDenied(reason=DeniedReason.DUPLICATE, details=details):
             raise AlreadyDone(details, ref)
-        case ToolFailure(code=code, error=said):
+        case ToolFailure(code=code, error=text):
             kind = InProgress if code == IN_PROGRESS else EffectUnknown
-            raise kind(said, ref)
+            raise kind(text, ref)
         case _:
             raise EffectError(f"the call was not made: {outcome!r}", ref)
 

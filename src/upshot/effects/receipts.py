@@ -79,8 +79,8 @@ def check_receipts(lines: Iterable[str]) -> Head:
             if line != _end(head):
                 raise BrokenReceipts(f"line {number} is the end of other receipts")
             continue
-        said, digest = line.pop("digest", None), _digest(line)
-        if digest != said:
+        stored, digest = line.pop("digest", None), _digest(line)
+        if digest != stored:
             raise BrokenReceipts(f"line {number} was changed: its digest does not match")
         if line.get("after", "") != before:
             raise BrokenReceipts(

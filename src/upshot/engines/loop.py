@@ -168,7 +168,7 @@ class LoopEngine:
         turns = _Turns(run, host, board, model, self._corrective_turns)
         if run.reply is not None and run.reply.error is not None and not run.is_again:
             turns.fail_again(run.reply, run.reply.error)
-        while not await turns.take():
+        while not await turns.run_turn():
             pass
         return board
 
@@ -202,8 +202,8 @@ class _Turns:
         Raises:
             Failed: Unless the request was too long and can be compacted.
         """
-        said = [one for one in self._board.produced() if one.role is Role.ASSISTANT]
-        is_shown = bool(said) and (said[-1].text, said[-1].tool_calls) == (
+        replies = [one for one in self._board.produced() if one.role is Role.ASSISTANT]
+        is_shown = bool(replies) and (replies[-1].text, replies[-1].tool_calls) == (
             reply.content or "",
             _complete_calls(reply),
         )
@@ -211,7 +211,7 @@ class _Turns:
             self._run.reply = None
             self._fail(reply, error, is_shown=is_shown)
 
-    async def take(self) -> bool:
+    async def run_turn(self) -> bool:
         """Do what the last message asks for; True if the run has its answer."""
         last = self._board.last_produced()
         if last is not None and (calls := self._board.open_calls()):
@@ -258,16 +258,16 @@ class _Turns:
         calls = _complete_calls(response)
         if (response.content or calls) and not is_shown:
             # The text before the fault. The end of the attempt settles calls that are not made.
-            said = Message(Role.ASSISTANT, response.content or "", tool_calls=calls)
-            self._board.append(said)
+            message = Message(Role.ASSISTANT, response.content or "", tool_calls=calls)
+            self._board.append(message)
         raise Failed(error)
 
     def _request(self) -> ModelRequest:
         # Until the engine has caught up with the log, messages come one by one.
         board = self._board
-        is_again, said = board.is_again, board.so_far()
+        is_again, messages = board.is_again, board.so_far()
         return ModelRequest(
-            InCallOrder().of(said) if is_again else self._order.of(said, board.compacted),
+            InCallOrder().of(messages) if is_again else self._order.of(messages, board.compacted),
             system=self._run.instructions,
             tools=self._run.schemas,
             output_schema=self._run.output.schema,

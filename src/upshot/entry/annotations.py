@@ -200,7 +200,7 @@ async def assign_item(run_id: str, item_id: str, to: str, by: str, journal: Shar
     await journal.change_values(change)
 
 
-async def shown_to(
+async def visible_items(
     user: str, assignee: str, journal: SharedJournal, filters: InboxFilters
 ) -> tuple[InboxItem, ...]:
     """Return what the inbox shows a user: without snoozed items, each with its assignee, in full

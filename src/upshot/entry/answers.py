@@ -19,7 +19,7 @@ import msgspec
 from msgspec.structs import replace
 
 from upshot.clock import SYSTEM_CLOCK
-from upshot.contract.base.checks import shown
+from upshot.contract.base.checks import format_value
 from upshot.contract.base.enums import Effect, Origin
 from upshot.contract.base.structs import Json
 from upshot.contract.effects import EffectEntry, EffectLedger, ledger_of
@@ -43,7 +43,7 @@ from upshot.contract.pending import (
 from upshot.contract.protocols import Journal
 from upshot.contract.tool_calls import Settlement
 from upshot.entry.resume import fold_new_events, read_past
-from upshot.entry.run_lease import is_at_work, taken
+from upshot.entry.run_lease import claimed, is_at_work
 from upshot.errors import JournalError, Misuse
 from upshot.journal.opening import open_journal
 from upshot.journal.shared import PlacedAnswer, SharedJournal, needs_shared, shared_journal
@@ -140,12 +140,12 @@ async def answer_run(
                     agent_id = "" if past.started is None else past.started.agent.id
                     is_open = not wait.closed
                     allow(agent_id, (wait.asked or wait.question) if is_open else None, answer)
-            told = [
+            outcomes = [
                 await _store_answer(answer, wait, past, opened, keeper)
                 for answer, wait in zip(answers, found, strict=True)
             ]
-            if None not in told:
-                return tuple(one for one in told if one is not None)
+            if None not in outcomes:
+                return tuple(one for one in outcomes if one is not None)
             if seen == (seen := [(wait.run_id, wait.seq) for wait in found]):
                 raise JournalError(
                     f"run {run_id} is being worked on: answer what it still waits for when it has "
@@ -189,10 +189,10 @@ async def _store_answer(
             raise Misuse(f"run {wait.outer_id or wait.run_id} does not wait for answers now")
         if is_at_work(wait.run_id, journal):
             return None
-        wish = PlacedAnswer(
+        placed = PlacedAnswer(
             run_id=wait.run_id, item=item, answer=_bind(answer, wait), at=SYSTEM_CLOCK.now()
         )
-        standing = await keeper.place_answer(wish, seq=wait.seq)
+        standing = await keeper.place_answer(placed, seq=wait.seq)
     if standing is None or standing.answer == _bind(answer, wait):
         return standing and Taken(answer=answer)
     return Outdated(
@@ -211,8 +211,8 @@ def _answer_closed_effect(answer: Answer, wait: _Wait, entry: EffectEntry) -> Ta
     """
     known = entry.settled
     if known is None:
-        said = f"{wait.closed}; settle it with `upshot effects settle {entry.id}`"
-        return Outdated(answer=answer, reason=_late_message(answer, said))
+        reason = f"{wait.closed}; settle it with `upshot effects settle {entry.id}`"
+        return Outdated(answer=answer, reason=_late_message(answer, reason))
     if (_effect_of(answer, wait), answer.by) == (known.effect, known.by):
         return Taken(answer=answer)
     return _outdated_by(answer, known)
@@ -264,7 +264,7 @@ async def unlogged_answers(past: RunState, run_id: str, journal: Journal) -> lis
         return []
     waits = [one for one in _waits_of(past, run_id) if not (one.closed or one.has_answer)]
     items = {wait.item for wait in waits}
-    return [wish for wish in await keeper.placed_answers(run_id) if wish.item in items]
+    return [placed for placed in await keeper.placed_answers(run_id) if placed.item in items]
 
 
 async def is_settled(past: RunState, journal: Journal) -> bool:
@@ -333,23 +333,23 @@ async def _merge_answers(
         wait, ledger = waits[_id_of(answer)], ledger_of(journal)
         if isinstance(answer, Answer) and _is_effect(wait) and ledger:
             # Not logged as an answer: the session that continues the run reads the ledger.
-            told = await _settle_effect(answer, wait, ledger)
-            outdated += [told.reason] if isinstance(told, Outdated) else []
+            settlement = await _settle_effect(answer, wait, ledger)
+            outdated += [settlement.reason] if isinstance(settlement, Outdated) else []
             continue
         item = wait.item
         shown = redaction.write(answer)
-        wish = PlacedAnswer(run_id=run_id, item=item, answer=shown, at=SYSTEM_CLOCK.now())
-        standing = await keeper.place_answer(wish)
+        placed = PlacedAnswer(run_id=run_id, item=item, answer=shown, at=SYSTEM_CLOCK.now())
+        standing = await keeper.place_answer(placed)
         if standing is None or standing.answer == shown:
             settled[item] = answer
         else:
             outdated.append(_preceded_message(answer, standing))
     read = lift_secrets(secrets, hides_others=False)
     read(past.started)
-    for wish in await unlogged_answers(past, run_id, journal):
-        lifted = read(ApprovalAnswered(answer=wish.answer))
+    for placed in await unlogged_answers(past, run_id, journal):
+        lifted = read(ApprovalAnswered(answer=placed.answer))
         assert isinstance(lifted, ApprovalAnswered)
-        settled.setdefault(wish.item, lifted.answer)
+        settled.setdefault(placed.item, lifted.answer)
     return [*settled.values()], outdated
 
 
@@ -469,7 +469,7 @@ async def _write_to_children(
     async with AsyncExitStack() as stack:
         # Claim all runs before writing to the first: if a claim is refused, no answer is stored.
         holds = {
-            run_id: await stack.enter_async_context(taken(run_id, journal, take_over=take_over))
+            run_id: await stack.enter_async_context(claimed(run_id, journal, take_over=take_over))
             for run_id in answers
         }
         for run_id, given in answers.items():
@@ -502,7 +502,9 @@ def _check_types(answers: Sequence[AnyAnswer]) -> None:
         raise Misuse(f"answers is one {type(answers).__name__}: give a list: answers=[...]")
     for answer in answers:
         if not isinstance(answer, Approve | Deny | Edit | Answer):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers may be untyped
-            raise Misuse(f"answers must be Approve, Deny, Edit or Answer, got {shown(answer)}")
+            raise Misuse(
+                f"answers must be Approve, Deny, Edit or Answer, got {format_value(answer)}"
+            )
 
 
 def _find_wait(answer: AnyAnswer, waits: Sequence[_Wait], past: RunState) -> _Wait:

@@ -506,7 +506,7 @@ async def run_with_handoffs(
     from upshot.entry.handoff_loop import relay
 
     chain = relay(agents, request, options, start=start, max_depth=max_depth)
-    return await chain.go()
+    return await chain.run()
 
 
 def start_with_handoffs(

@@ -25,7 +25,7 @@ from upshot.runs.redaction import lift_secrets
 from upshot.runs.run_context import current_run
 from upshot.state.run_state import RunState
 from upshot.state.summary import OWNERS, owner_of
-from upshot.state.turns import PREPARED, ConversationState, Turn, told_of, turn_of
+from upshot.state.turns import PREPARED, ConversationState, Turn, note_on_calls, turn_of
 
 
 def with_conversation(request: Request, options: RunOptions, journal: Journal | None) -> Request:
@@ -120,7 +120,7 @@ async def check_not_redacted(runs: Sequence[RunSummary], journal: Journal) -> No
             await read_past(run.run_id, journal)
 
 
-async def joined(plan: Plan, options: RunOptions, journal: Journal, part: Part) -> Plan:
+async def with_earlier_turns(plan: Plan, options: RunOptions, journal: Journal, part: Part) -> Plan:
     """Return *plan* with the messages of the conversation and notes on its uncommitted turns.
 
     Raises:
@@ -134,25 +134,29 @@ async def joined(plan: Plan, options: RunOptions, journal: Journal, part: Part) 
             "a history with its first turn only"
         )
     earlier = (*found.undone, *(found.waiting if part.tells else ()))
-    told = told_of(earlier)
-    said = found.messages if part.sees else ()
-    messages = with_outcomes(said, plan.request)
+    note = note_on_calls(earlier)
+    earlier_messages = found.messages if part.sees else ()
+    messages = with_outcomes(earlier_messages, plan.request)
     is_prepared = plan.prepare is not None or plan.resume_from is not None
-    is_named = bool(said) and messages is said and not (plan.secrets or is_prepared)
+    is_named = (
+        bool(earlier_messages)
+        and messages is earlier_messages
+        and not (plan.secrets or is_prepared)
+    )
     return replace(
         plan,
-        history=(*messages, *plan.history, *(() if told is None else (told,))),
-        asked=tuple(message for _, message in found.asked) if said else (),
+        history=(*messages, *plan.history, *(() if note is None else (note,))),
+        asked=tuple(message for _, message in found.asked) if earlier_messages else (),
         attributes=_with_owner(plan.attributes, found.runs),
-        taint=plan.taint or (found.taint if said or earlier else None),
-        named_seed=(found.seed, said) if is_named else None,
+        taint=plan.taint or (found.taint if earlier_messages or earlier else None),
+        named_seed=(found.seed, earlier_messages) if is_named else None,
         turn=Turn(
             head="" if part.head == plan.run_id else part.head,
             revision=found.seed.revision,
             remember=bool(part.head),
             known=PREPARED.known if is_prepared else len(messages),
             earlier=earlier,
-            tokens=found.tokens if said else None,
+            tokens=found.tokens if earlier_messages else None,
         ),
     )
 
@@ -230,10 +234,10 @@ async def conflicting(plan: Plan, journal: Journal, other: TurnInTheWay) -> Plan
     return replace(plan, journal=None, conflict=error)
 
 
-def taken_error(run_id: str, conversation: str, other: TurnInTheWay) -> JournalError:
+def conversation_taken_error(run_id: str, conversation: str, other: TurnInTheWay) -> JournalError:
     """Return the exception for a turn that cannot continue, because another one is running."""
-    said = _describe_conflict(conversation, other)
-    return JournalError(f"run {run_id} cannot continue now: {said}", run_id=run_id)
+    text = _describe_conflict(conversation, other)
+    return JournalError(f"run {run_id} cannot continue now: {text}", run_id=run_id)
 
 
 def _describe_conflict(conversation: str, other: TurnInTheWay) -> str:

@@ -42,12 +42,12 @@ from upshot.contract.tool_calls import UNTRUSTED
 from upshot.contract.usage import Cost, Usage
 from upshot.entry.planning import secrets_of, to_agent
 from upshot.entry.resume import read_past
-from upshot.entry.run_lease import taken
+from upshot.entry.run_lease import claimed
 from upshot.entry.session_setup import (
     KnownRun,
     begin,
+    continue_run,
     end_canceled,
-    go_on,
     has_log,
     place_of,
 )
@@ -190,7 +190,7 @@ class HandoffChain(msgspec.Struct, kw_only=True):
             )
         return replace(result, usage=self.usage, cost=cost, state=state)
 
-    def whole(self, result: AgentResult[Any], *, has_log: bool) -> AgentResult[Any]:
+    def completed(self, result: AgentResult[Any], *, has_log: bool) -> AgentResult[Any]:
         """Return the last result, already added; it says so if its handoff was not followed."""
         event = result.handoff
         if event is None or not result.success:
@@ -238,7 +238,7 @@ def whole_result(past: RunState, result: AgentResult[Any]) -> AgentResult[Any]:
     if chain is None:
         return result
     chain.add(past.agent.id, result)
-    return chain.whole(result, has_log=True)
+    return chain.completed(result, has_log=True)
 
 
 def _remaining_budget(budget: Budget, usage: Usage, cost: Cost | None, duration_ms: int) -> Budget:
@@ -282,7 +282,7 @@ async def watched(relay: Relay) -> AsyncGenerator[LiveHandoffs]:
     """See ``start_with_handoffs``."""
     live = LiveHandoffs(relay)
     try:
-        await live.begun()
+        await live.wait_until_started()
         yield live
     finally:
         await live.aclose()
@@ -299,7 +299,7 @@ class LiveHandoffs:
         self._wake = asyncio.Event()
         self._stop: Callable[[LiveRun[Any]], None] | None = None
         relay.on_live, relay.watches = self._add_run, True
-        self._task = asyncio.get_running_loop().create_task(relay.go())
+        self._task = asyncio.get_running_loop().create_task(relay.run())
         self._task.add_done_callback(lambda _: self._wake.set())
 
     def __repr__(self) -> str:
@@ -345,7 +345,7 @@ class LiveHandoffs:
         async for piece in text_of(self._events()):
             yield piece
 
-    async def begun(self) -> None:
+    async def wait_until_started(self) -> None:
         """Wait until the first run has started; raise the error if it cannot."""
         await self._wake.wait()
         if not self._runs:
@@ -413,11 +413,11 @@ class Relay:
         self._options = cast("RunOptions", {**self._options, "parent_run_id": run_id})
         self.is_inside = True
 
-    async def go(self) -> AgentResult[Any]:
+    async def run(self) -> AgentResult[Any]:
         """Start, and continue until an agent does not hand over."""
         return await self._follow(self._known.first, await self._begin(self._known.first, ()), ())
 
-    async def go_on(self, run_id: str, journal: Journal) -> AgentResult[Any]:
+    async def resume(self, run_id: str, journal: Journal) -> AgentResult[Any]:
         """Resume the run of an agent of the chain, and continue from there."""
         agent = self._known.first
         result = await self._resume(run_id, agent, journal)
@@ -452,7 +452,7 @@ class Relay:
             raise
         if self._next_run_id:
             await self._drop_next()
-        return self._chain.whole(result, has_log=journal is not None)
+        return self._chain.completed(result, has_log=journal is not None)
 
     def _receiver(self, agent: Agent[Any], result: AgentResult[Any]) -> Agent[Any] | None:
         """Add a run that ended; return the agent that gets the request, or None."""
@@ -479,7 +479,7 @@ class Relay:
                 if is_canceled:
                     await end_canceled(self._next_run_id, cast("Journal", shared))
                 else:
-                    async with taken(self._next_run_id, cast("Journal", shared), take_over=False):
+                    async with claimed(self._next_run_id, cast("Journal", shared), take_over=False):
                         pass
 
     @asynccontextmanager
@@ -512,7 +512,7 @@ class Relay:
             return await self._finish(live)
 
     async def _finish(self, live: LiveRun[Any]) -> AgentResult[Any]:
-        return await finished(live, self.on_live)
+        return await wait_until_finished(live, self.on_live)
 
     async def _next(
         self, agent: Agent[Any], handed: Sequence[Message], journal: Journal | None
@@ -532,7 +532,7 @@ class Relay:
 
     async def _resume(self, run_id: str, agent: Agent[Any], journal: Where) -> AgentResult[Any]:
         options = cast("ResumeOptions", {**self._options, "journal": None})
-        going = go_on(
+        going = continue_run(
             run_id,
             agent,
             journal,
@@ -558,9 +558,9 @@ class Relay:
         chain = None if past.started is None else chain_of(past.started)
         first = len(seeded) - (0 if chain is None else chain.handed)
         if past.named_seed is None and past.started is not None:
-            said = seeded[: first - 1]
-            if said and seeded[first - 1] == past.started.request.to_message():
-                self._options = cast("RunOptions", {**self._options, "history": said})
+            messages = seeded[: first - 1]
+            if messages and seeded[first - 1] == past.started.request.to_message():
+                self._options = cast("RunOptions", {**self._options, "history": messages})
         self._compacted = _compaction_of(past.board)
         return seeded[first:], past.board.messages()[len(seeded) :]
 
@@ -584,7 +584,7 @@ class Relay:
         self._options = cast("RunOptions", options)
 
 
-async def finished(
+async def wait_until_finished(
     live: LiveRun[Any] | AgentResult[Any], on_live: OnLive | None
 ) -> AgentResult[Any]:
     """Wait for the result of a run after *on_live* was called with it, unless it has ended."""
@@ -620,9 +620,9 @@ async def resume_any(
         agent = _agent_of_run(agents, run_id, started, options)
         if started is None or chain is None:
             more: Any = {"take_over": take_over, "continue_stopped": continue_stopped}
-            going = go_on(run_id, agent, opened, answers, options, **more)
+            going = continue_run(run_id, agent, opened, answers, options, **more)
             async with going as live:
-                return await finished(live, on_live)
+                return await wait_until_finished(live, on_live)
         listed = () if isinstance(agents, Agent | AgentSpec) else tuple(agents)
         known = AgentRegistry([one for one in listed if one.id != agent.id], agent, is_whole=False)
         if (budget := options.get("budget")) is not None:
@@ -637,7 +637,7 @@ async def resume_any(
             relay_.name_outer(outer)
         turn = turn_of(started.options)
         relay_.head = run_id if turn is None else turn.head or run_id
-        return await relay_.go_on(run_id, opened)
+        return await relay_.resume(run_id, opened)
 
 
 def _agent_of_run(
@@ -684,8 +684,8 @@ def _messages_for_next(
     if _keeps_history(sender, event):
         yield from before
         yield from produced
-    said = ": ".join(filter(None, (event.reason, event.note)))
-    note = f"Handed over by {sender.id}{f': {said}' if said else '.'}"
+    text = ": ".join(filter(None, (event.reason, event.note)))
+    note = f"Handed over by {sender.id}{f': {text}' if text else '.'}"
     # The model wrote the note, after reading untrusted content.
     trust = "" if result.taint is None else UNTRUSTED
     yield Message(Role.USER, [Text(note, trust=trust)] if trust else note)
@@ -712,10 +712,10 @@ def _compaction_of(board: Any) -> tuple[Compacted, Sequence[Message]] | None:
 def _unknown(result: AgentResult[Any], event: HandoffEvent, *, has_log: bool) -> AgentResult[Any]:
     """Return the result of a run that handed over to an unknown agent, with a warning."""
     # Only an engine that makes its own events can name an unknown agent; its work is kept.
-    told = f"handed over to {event.to_agent_id!r}, which is not known: give all agents"
+    text = f"handed over to {event.to_agent_id!r}, which is not known: give all agents"
     if has_log:
-        told = f"{told}, resume({result.run_id!r}, [...]), to go on"
-    warning = RunWarning(code="handoff_not_followed", message=told, origin=Origin.CALLER)
+        text = f"{text}, resume({result.run_id!r}, [...]), to continue"
+    warning = RunWarning(code="handoff_not_followed", message=text, origin=Origin.CALLER)
     return replace(result, warnings=(*result.warnings, warning))
 
 

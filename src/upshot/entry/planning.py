@@ -166,7 +166,9 @@ def agent_of_spec(spec: AgentSpec, engine: Engine | None = None) -> Agent[Any]:
         retry=spec.retry,
         allow_empty=spec.allow_empty,
         allow_filtered=spec.allow_filtered,
-        compaction=None if (said := spec.compaction) is None else Compaction(**cast("Any", said)),
+        compaction=None
+        if (compaction := spec.compaction) is None
+        else Compaction(**cast("Any", compaction)),
         artifacts=spec.artifacts,
     )
 

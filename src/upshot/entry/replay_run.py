@@ -114,7 +114,7 @@ async def replay_run(
             part = found[0].part if found else ""
             found = [replace(changed, part=part)]
     difference = _to_shown(found[0], record) if found else None
-    compared = len(recorded.said) + len(recorded.seen)
+    compared = len(recorded.facts) + len(recorded.seen)
     return Replay(run_id=run_id, difference=difference, compared=compared, result=result)
 
 
@@ -125,20 +125,20 @@ def _to_shown(difference: Difference, record: Recording) -> Difference:
     """
     kind = difference.kind
 
-    def told(said: Json) -> Json:
-        return record.show({"kind": kind, **said} if isinstance(said, dict) else said)
+    def to_object(value: Json) -> Json:
+        return record.show({"kind": kind, **value} if isinstance(value, dict) else value)
 
     return replace(
         difference,
-        recorded=told(difference.recorded),
-        replayed=told(difference.replayed),
+        recorded=to_object(difference.recorded),
+        replayed=to_object(difference.replayed),
         asked=record.beyond,
     )
 
 
 async def _run_session(plan: Plan, journal: MemoryJournal, record: Recording) -> AgentResult[Any]:
     epoch = await journal.claim(plan.run_id)
-    return await Session(plan, epoch=epoch, recording=record).live()
+    return await Session(plan, epoch=epoch, recording=record).run()
 
 
 async def _result_of(
@@ -165,7 +165,7 @@ class _Children:
         outer = current_run.get()
         if outer is not None and outer.is_near:
             # The child run's step records what was on the board when it was requested.
-            outer.tell(StepStarted(key=step_of(run_id)))
+            outer.log(StepStarted(key=step_of(run_id)))
         result = self._results.get(run_id)
         if result is None:
             self._record.miss(f"the result of the run {run_id}")

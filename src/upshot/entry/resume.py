@@ -13,7 +13,7 @@ import msgspec
 from msgspec.structs import replace
 
 from upshot.clock import SYSTEM_CLOCK
-from upshot.contract.base.checks import did_you_mean, shown
+from upshot.contract.base.checks import did_you_mean, format_value
 from upshot.contract.base.enums import DeniedReason, Effect, Role, Status
 from upshot.contract.base.structs import Json
 from upshot.contract.codec import encode
@@ -48,13 +48,13 @@ from upshot.runs.plan import (
     check_run_id,
     lacks,
 )
-from upshot.runs.redaction import lift_secrets, shown_by
+from upshot.runs.redaction import lift_secrets, masking_reader
 from upshot.runs.resumption import (
     is_asked,
     is_under_way,
     point_of,
     reads_checkpoints,
-    spent_in,
+    usage_so_far,
 )
 from upshot.state.board import Board
 from upshot.state.child_runs import FORKED_FROM, TURN_OPTION, end_step, origins_of
@@ -106,7 +106,7 @@ async def fold_new_events(
         read(past.started)
     async for event in journal.events(run_id, after=past.seq):
         if isinstance(event, RunStarted):
-            past.show = shown_by(secrets, event)
+            past.show = masking_reader(secrets, event)
         whole = await with_seed(read(event), seeds_of(journal), past)
         read_event(past, whole)
 
@@ -159,7 +159,7 @@ async def read_children(past: RunState, journal: Journal) -> None:
         # A child run that had not ended when its parent was forked runs again.
         if child.started is not None and child.started.parent_run_id not in origins:
             await read_children(child, journal)
-            found = past.children_found[run_id] = spent_in(child)
+            found = past.children_found[run_id] = usage_so_far(child)
             if child.last_settled is not None and found.is_final:
                 end = end_step(run_id, found, child.last_settled.result.error)
                 past.ends_found = (*past.ends_found, end)
@@ -177,11 +177,11 @@ def history_of(
     if isinstance(history, AgentResult):
         taint = history.taint
         taint = None if taint is None else taint.seen_from(history.run_id)
-        said: Sequence[Message] = history.all_messages()
+        messages_so_far: Sequence[Message] = history.all_messages()
         board = history.last_board
         if isinstance(board, Board) and board.compacted is not None:
-            said = board.sent()
-        return with_outcomes(said, request), taint
+            messages_so_far = board.sent()
+        return with_outcomes(messages_so_far, request), taint
     return (with_outcomes(_messages(history), request) if history else ()), None
 
 
@@ -192,7 +192,7 @@ def _messages(history: object) -> tuple[Message, ...]:
     for item in items:
         if not isinstance(item, Message):
             wanted = "messages, such as Message('user', 'Hi')"
-            raise Misuse(f"history must be {wanted}, got {shown(item)} in it")
+            raise Misuse(f"history must be {wanted}, got {format_value(item)} in it")
     return cast("tuple[Message, ...]", items)
 
 
@@ -218,9 +218,9 @@ def with_outcomes(messages: Sequence[Message], request: Request) -> Sequence[Mes
 def _unanswered_calls(messages: Sequence[Message]) -> dict[int, list[ToolCall]]:
     """Return the calls that no later message answers, by the index of their reply."""
     waiting = {place: list(one.tool_calls) for place, one in enumerate(messages)}
-    told = [(place, one) for place, one in enumerate(messages) if one.role is Role.TOOL]
+    replies = [(place, one) for place, one in enumerate(messages) if one.role is Role.TOOL]
     # An outcome without an id fits any call, so those that name theirs come first.
-    for place, outcome in sorted(told, key=lambda one: not one[1].tool_call_id):
+    for place, outcome in sorted(replies, key=lambda one: not one[1].tool_call_id):
         _remove_answered(waiting, place, outcome.tool_call_id)
     return waiting
 
@@ -286,11 +286,11 @@ def check_unlogged(past: RunState, plan: Plan) -> None:
     if getattr(plan.engine, "only_waits", False):
         return
     for name, otherwise in UNLOGGED.items():
-        said, now = past.options.get(name), plan.given(name)
-        if said and lacks(said, now):
+        logged, now = past.options.get(name), plan.given(name)
+        if logged and lacks(logged, now):
             but = f", and has {_join_names(now)} now" if now else ""
             raise Misuse(
-                f"run {plan.run_id!r} was given {name} ({_join_names(said)}), which no log can "
+                f"run {plan.run_id!r} was given {name} ({_join_names(logged)}), which no log can "
                 f"hold{but}: give it again with resume(..., {name}=...){otherwise}"
             )
 
@@ -330,7 +330,7 @@ async def fork_run(
     """See ``fork``."""
     check_run_id(run_id)
     if not isinstance(conversation, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers may be untyped
-        raise Misuse(f"conversation must be a string, got {shown(conversation)}")
+        raise Misuse(f"conversation must be a string, got {format_value(conversation)}")
     if not isinstance(at, int) or isinstance(at, bool):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers may be untyped
         raise Misuse(f"at is {at!r:.60}: give the seq of an event of the run, from 1")
     async with open_journal(journal, create=False) as opened:
@@ -392,7 +392,7 @@ def _write_fork(whole: str, part: str, new: _Fork) -> dict[str, Withdrawal]:
     renamed = [replace(one, id=names[one.id.encode()].decode(), run_id=new.run_id) for one in kept]
     bodies = [_replace_ids(body, names) for body in bodies]
     write_lines(part, ExportedRun(new.run_id, len(bodies), bodies, len(renamed), renamed))
-    return approved.standing(at) if new.ask_writes else {}
+    return approved.active_keys(at) if new.ask_writes else {}
 
 
 class _Approved:
@@ -416,7 +416,7 @@ class _Approved:
             case _:
                 pass
 
-    def standing(self, at: int) -> dict[str, Withdrawal]:
+    def active_keys(self, at: int) -> dict[str, Withdrawal]:
         """Return the keys of the standing approvals, each as withdrawn now.
 
         Raises:

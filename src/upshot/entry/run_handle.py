@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Literal
 
-from upshot.contract.base.checks import check_amount, shown
+from upshot.contract.base.checks import check_amount, format_value
 from upshot.contract.base.enums import InterruptCause
 from upshot.contract.base.structs import Json
 from upshot.contract.events import Event, RunResumed, RunSettled
@@ -83,7 +83,7 @@ class RunHandle:
             JournalError: The log is damaged or cannot be read.
         """
         if until not in ("ended", "parked"):
-            raise Misuse(f"until must be 'ended' or 'parked', got {shown(until)}")
+            raise Misuse(f"until must be 'ended' or 'parked', got {format_value(until)}")
         run_id, place = await self.check_place(after)
         while run_id:
             last: Event | None = None
@@ -100,8 +100,8 @@ class RunHandle:
         Raises:
             Misuse: It names no place.
         """
-        named, slash, said = after.rpartition("/") if isinstance(after, str) else ("", "", "")
-        place = parse_cursor(said if slash else after)
+        named, slash, number = after.rpartition("/") if isinstance(after, str) else ("", "", "")
+        place = parse_cursor(number if slash else after)
         if named and named not in await self._chain():
             raise Misuse(f"after names run {named!r}, which is not {self.id!r} and does not follow")
         return named or self.id, place

@@ -18,7 +18,7 @@ from upshot.contract.protocols import InstantJournal, Journal, as_leasing
 from upshot.journal.lease_holder import LeaseHolder, RunHeld
 from upshot.journal.memory_journal import MemoryJournal
 from upshot.journal.run_list import TurnClaim, TurnInTheWay
-from upshot.runs.release import lose
+from upshot.runs.release import cancel_lost_session
 from upshot.runs.run_context import current_run
 from upshot.runs.session import Phase, Session
 
@@ -46,16 +46,16 @@ class RunLease:
         self._loop = ref(asyncio.get_running_loop())
         self._session: ref[Session] | None = None
 
-    def give(self, session: Session) -> Session:
+    def set_session(self, session: Session) -> Session:
         """Record *session* as the one that works on the run; return it."""
         self._session = ref(session)
         self.wake_waiters()
         return session
 
-    def lose(self) -> None:
+    def end_session(self) -> None:
         """End the session that works on the run, because another process has claimed it."""
         if self._session is not None and (session := self._session()) is not None:
-            lose(session)
+            cancel_lost_session(session)
 
     def wake_waiters(self) -> None:
         """Wake the tasks that wait in ``session``."""
@@ -111,7 +111,7 @@ def drop(hold: RunLease, run_id: str, journal: Journal) -> None:
         release(run_id, hold.epoch)
     hold.wake_waiters()
     leasing = as_leasing(journal)
-    if leasing is not None and leasing.on_lost.get(run_id) == hold.lose:
+    if leasing is not None and leasing.on_lost.get(run_id) == hold.end_session:
         del leasing.on_lost[run_id]
     place = _place_of(journal, run_id)
     with _lock:
@@ -121,7 +121,7 @@ def drop(hold: RunLease, run_id: str, journal: Journal) -> None:
 
 
 @asynccontextmanager
-async def taken(
+async def claimed(
     run_id: str,
     journal: Journal,
     *,
@@ -153,7 +153,7 @@ async def taken(
             else:
                 hold.epoch = taken_turn
         if (leasing := as_leasing(journal)) is not None:
-            leasing.on_lost[run_id] = hold.lose
+            leasing.on_lost[run_id] = hold.end_session
         yield hold
     finally:
         drop(hold, run_id, journal)

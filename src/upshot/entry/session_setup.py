@@ -26,10 +26,10 @@ from upshot.entry.conversations import (
     check_not_passed,
     claim_again,
     conflicting,
-    joined,
+    conversation_taken_error,
     names_conversation,
     part_of,
-    taken_error,
+    with_earlier_turns,
 )
 from upshot.entry.planning import plan_again, plan_run, secrets_of, to_agent
 from upshot.entry.resume import (
@@ -44,11 +44,11 @@ from upshot.entry.resume import (
 from upshot.entry.run_lease import (
     RunLease,
     claim_new_run,
+    claimed,
     drop,
     is_at_work,
     may_be_at_work,
     session_at_work,
-    taken,
 )
 from upshot.entry.stops import place_stop, stop_of, watch_stops, with_stops
 from upshot.errors import Misuse
@@ -66,7 +66,7 @@ from upshot.runs.plan import (
     check_options,
     check_run_id,
 )
-from upshot.runs.redaction import shown_by
+from upshot.runs.redaction import masking_reader
 from upshot.runs.run_context import current_run
 from upshot.runs.session import Session
 from upshot.state.run_state import STOPPED, RunState
@@ -130,7 +130,7 @@ async def begin(
             if _is_chosen(plan):
                 # Another process may know the run already, and have asked it to stop.
                 await with_stops(session, journal)
-            yield LiveRun(hold.give(session), watch=watch)
+            yield LiveRun(hold.set_session(session), watch=watch)
 
 
 async def run_whole(
@@ -155,7 +155,7 @@ async def run_whole(
     async with open_journal(where) as journal:
         plan = await _plan_new(agent, request, options, journal)
         async with _claim_new(plan, options, journal) as (plan, hold):
-            return await _run_session(hold.give(Session(plan, epoch=hold.epoch)), opened)
+            return await _run_session(hold.set_session(Session(plan, epoch=hold.epoch)), opened)
 
 
 async def _run_in_memory(
@@ -164,7 +164,7 @@ async def _run_in_memory(
     """Run *plan* to its end; its journal is in memory."""
     hold = claim_new_run(plan.run_id, journal)
     try:
-        return await _run_session(hold.give(Session(plan, epoch=hold.epoch)), opened)
+        return await _run_session(hold.set_session(Session(plan, epoch=hold.epoch)), opened)
     finally:
         drop(hold, plan.run_id, journal)
 
@@ -181,7 +181,7 @@ async def _run_session(
     if not session.is_bare:
         return await LiveRun[Any](session, watch=False).finish()
     # Only the engine is awaited, in a task of its own, so a cancel interrupts nothing else.
-    result = await session.live()
+    result = await session.run()
     # The run is finalised; now pass the cancel on to the caller.
     if session.context.supervisor.stop == "caller":
         raise asyncio.CancelledError
@@ -204,7 +204,7 @@ async def run_child(
             return await run_whole(agent, request, options)
         rest = cast("ResumeOptions", {**options, "journal": None})
         outer = current_run.get()
-        going = go_on(
+        going = continue_run(
             request.run_id,
             agent,
             journal,
@@ -243,7 +243,7 @@ async def reopened(
 ) -> AsyncGenerator[LiveRun[Any]]:
     """See ``reopen``."""
     more: Any = {"take_over": take_over, "continue_stopped": continue_stopped}
-    async with go_on(run_id, agent, journal, answers, options, watch=True, **more) as live:
+    async with continue_run(run_id, agent, journal, answers, options, watch=True, **more) as live:
         if isinstance(live, AgentResult):
             hint = "; continue it with continue_stopped=True" if live.status in STOPPED else ""
             raise Misuse(f"run {run_id} has ended: its result is in the journal{hint}")
@@ -252,7 +252,7 @@ async def reopened(
 
 
 @asynccontextmanager
-async def go_on(
+async def continue_run(
     run_id: str,
     agent: Agent[Any] | AgentSpec,
     journal: Where,
@@ -298,14 +298,14 @@ async def go_on(
                     )
                     # After the answers: a child run may have ended or parked again.
                     await read_children(past, opened)
-                    told = () if is_known else await left_behind(past, run_id, opened)
+                    abandoned = () if is_known else await left_behind(past, run_id, opened)
                     plan = replace(plan, is_known=is_known, seed=tuple(past.seed))
                     plan = replace(
                         plan, earlier_may_work=at_work, continue_stopped=continue_stopped
                     )
-                    plan = replace(plan, warnings=(*told, *outdated_warnings(outdated)))
+                    plan = replace(plan, warnings=(*abandoned, *outdated_warnings(outdated)))
                     session = Session(plan, past=past, answers=tuple(own), epoch=hold.epoch)
-                    yield LiveRun(hold.give(await with_stops(session, opened)), watch=watch)
+                    yield LiveRun(hold.set_session(await with_stops(session, opened)), watch=watch)
                     return
         if (result := result_of(past)) is not None:
             result = await with_settlements(result, opened)
@@ -366,7 +366,7 @@ async def end_canceled(run_id: str, journal: Journal) -> AgentResult[Json]:
     while True:
         agent = Agent[Any](past.agent.id or run_id, engine=_Waiting())
         new = await shared.submission(run_id) if shared and past.started is None else None
-        going = go_on(run_id, agent, journal, (), {})
+        going = continue_run(run_id, agent, journal, (), {})
         try:
             async with going if new is None else begin_to_end(new, journal, _Waiting()) as live:
                 if isinstance(live, AgentResult):
@@ -385,7 +385,7 @@ def begin_to_end(
 ) -> AbstractAsyncContextManager[LiveRun[Any]]:
     """Start a submitted run only so that *engine* ends it; it is no turn of its conversation."""
     # Its secrets are not known here.
-    hide = shown_by((), RunStarted(run_id=new.run_id, seq=1, options=new.marks))
+    hide = masking_reader((), RunStarted(run_id=new.run_id, seq=1, options=new.marks))
     request = replace(new.request if hide is None else hide(new.request), run_id=new.run_id)
     agent = Agent[Any](new.agent_id, engine=engine)
     options = RunOptions(journal=journal, remember=False)
@@ -426,14 +426,19 @@ async def _claim_new(
     is_inside = current_run.get() is not None
     part = await part_of(plan, options, journal, head=head, sees=sees)
     turn = None if part is None else part.claim
-    async with taken(plan.run_id, journal, take_over=False, is_owned=is_inside, turn=turn) as hold:
+    async with claimed(
+        plan.run_id, journal, take_over=False, is_owned=is_inside, turn=turn
+    ) as hold:
         if hold.in_the_way is not None:
             yield await conflicting(plan, journal, hold.in_the_way), hold
             return
         watch_stops(journal)
         # Since the first look-up, another process may have started the run and even finished it.
         await _refuse_known(plan, journal)
-        yield (plan if part is None else await joined(plan, options, journal, part)), hold
+        yield (
+            (plan if part is None else await with_earlier_turns(plan, options, journal, part)),
+            hold,
+        )
 
 
 @asynccontextmanager
@@ -442,9 +447,9 @@ async def _claim_resumed(
 ) -> AsyncGenerator[RunLease]:
     """Claim a run to resume it, and its turn."""
     turn = claim_again(past)
-    async with taken(run_id, journal, take_over=take_over, turn=turn) as hold:
+    async with claimed(run_id, journal, take_over=take_over, turn=turn) as hold:
         if turn is not None and hold.in_the_way is not None:
-            raise taken_error(run_id, turn.conversation, hold.in_the_way)
+            raise conversation_taken_error(run_id, turn.conversation, hold.in_the_way)
         watch_stops(journal)
         yield hold
 

@@ -38,7 +38,7 @@ async def place_stop(stop: Stop, journal: Journal, shared: SharedJournal) -> boo
     await shared.place_stop(stop)
     session = sessions_of(journal).get(stop.run_id)
     if session is not None:
-        tell(session, stop)
+        stop_session(session, stop)
     return session is not None
 
 
@@ -52,17 +52,17 @@ def stop_of(run_id: str, cause: object = None, detail: str = "") -> Stop:
         return Stop(run_id=run_id, kind="cancel", at=SYSTEM_CLOCK.now())
     if not isinstance(cause, str):
         raise Misuse(f"the cause of an interrupt must be a text, got {type(cause).__name__}")
-    wish = Interrupt(InterruptCause(cause), detail)
+    interrupt = Interrupt(InterruptCause(cause), detail)
     return Stop(
         run_id=run_id,
         kind="interrupt",
-        cause=str(wish.cause.value),
-        detail=wish.detail,
+        cause=str(interrupt.cause.value),
+        detail=interrupt.detail,
         at=SYSTEM_CLOCK.now(),
     )
 
 
-def tell(session: Session, stop: Stop) -> None:
+def stop_session(session: Session, stop: Stop) -> None:
     """Stop a session as requested; a repeated request has no further effect."""
     if stop.kind == "cancel":
         session.context.supervisor.end("cancel")
@@ -85,7 +85,7 @@ async def with_stops(session: Session, journal: Journal) -> Session:
             await shared.drop_stops(run_id)
     elif shared is not None:
         for stop in await shared.stops(run_ids):
-            tell(session, stop)
+            stop_session(session, stop)
     return session
 
 
@@ -119,5 +119,5 @@ async def _poll(journal: Journal) -> None:
         # Keep polling: the error may pass, and a session in a long call does not see it.
         stops = ()
     for stop in stops:
-        tell(sessions[stop.run_id], stop)
+        stop_session(sessions[stop.run_id], stop)
     _schedule_poll(journal)

@@ -30,7 +30,7 @@ from upshot.contract.tool_calls import ToolCall as Call
 from upshot.contract.usage import Cost, RateLimitState, RateLimitWindow, Usage
 from upshot.flat.structures import AgentResponse, CostInfo, ErrorInfo, ToolCall, UsageInfo
 from upshot.native.framework_messages import read_pi_message, read_smolagents_message
-from upshot.native.objects import as_count, as_json, as_object, as_text, find_headers, look
+from upshot.native.objects import as_count, as_json, as_object, as_text, find_headers, look_up
 from upshot.native.returned import coerce_result, to_contract_form
 from upshot.wire.chat import CUSTOM_INPUT
 from upshot.wire.decoding import parse_json
@@ -93,7 +93,7 @@ def from_pi_agent(message: object) -> AgentResponse:
     """
     response = to_agent_response(read_pi_message(message))
     if response.error is not None:
-        kind = as_text(look(message, "stopReason")) or response.error.error_type
+        kind = as_text(look_up(message, "stopReason")) or response.error.error_type
         response.error = dataclasses.replace(response.error, error_type=kind)
     return response
 
@@ -164,7 +164,7 @@ class FlatAgent:
         self._model = model
         self._system = system
         first, _, rest = model.name.partition(":")
-        self.provider: str = as_text(look(model, "provider")) or first
+        self.provider: str = as_text(look_up(model, "provider")) or first
         self.model: str = rest.removeprefix(f"{self.provider}:").removeprefix(f"{self.provider}/")
 
     async def call(self, prompt: str) -> AgentResponse:
@@ -198,9 +198,9 @@ def extract_status_code(error: BaseException) -> int | None:
         The status; None if there is none. A number in the text counts only next to a word that
         makes it a status.
     """
-    for source in (error, look(error, "response")):
+    for source in (error, look_up(error, "response")):
         for name in _NAMES:
-            value = look(source, name)
+            value = look_up(source, name)
             text = value if isinstance(value, str) else ""
             status = int(text) if _DIGITS.fullmatch(text) else as_count(value)
             if status is not None and 100 <= status <= 599:

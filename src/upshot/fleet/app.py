@@ -42,12 +42,12 @@ from upshot.entry.annotations import (
     keep_note,
     list_grants,
     put_off,
-    shown_to,
+    visible_items,
     withdraw_grant,
 )
 from upshot.entry.answers import answer_run
 from upshot.entry.conversations import check_not_redacted, with_conversation
-from upshot.entry.handoff_loop import AgentRegistry, OnLive, finished, relay, resume_any
+from upshot.entry.handoff_loop import AgentRegistry, OnLive, relay, resume_any, wait_until_finished
 from upshot.entry.planning import known_of, new_run_id
 from upshot.entry.replay_run import Replay, replay_run
 from upshot.entry.run_handle import RunHandle, handle_of
@@ -351,7 +351,7 @@ class App:
         """
         filters.setdefault("limit", 20)
         journal = needs_shared(await self.open())
-        return await shown_to(user, assignee, journal, filters)
+        return await visible_items(user, assignee, journal, filters)
 
     async def inbox_size(self, **filters: Unpack[InboxFilters]) -> int:
         """Return how many items wait, snoozed ones included; filters as for ``inbox``."""
@@ -428,7 +428,7 @@ class App:
             Misuse: There is no such effect, or the journal keeps none.
             JournalError: The journal cannot be read or written.
         """
-        found = await Verifier(cast("Any", self)).look(id)
+        found = await Verifier(cast("Any", self)).check_now(id)
         return Secrets(self._secrets).mask(found)
 
     async def redact(self, *, conversation: str, by: str) -> Sequence[str]:
@@ -771,9 +771,9 @@ class App:
             agents = self.agents.values()
             chain = relay(agents, request, options, start=agent, max_depth=_DEPTH)
             chain.on_live = on_live
-            return await chain.go()
+            return await chain.run()
         async with begin(agent, request, options) as live:
-            return await finished(live, on_live)
+            return await wait_until_finished(live, on_live)
 
     def _session_options(self, new: Submission | None, *, goes_on: bool) -> dict[str, Any]:
         """Return the options of a session: those of the App, and those it was submitted with."""
@@ -845,11 +845,11 @@ def _check_agents(agents: object) -> tuple[Agent[Any], ...]:
 
 def _digest(agents: Iterable[Agent[Any]]) -> str:
     """Return a name for the code: a digest of agents, instructions and tool schemas."""
-    told: list[object] = []
+    facts: list[object] = []
     for agent in sorted(agents, key=lambda one: one.id):
         known = known_of(agent)
-        told.append((agent.spec(), [tool.version for tool in known.tools or ()]))
-    return hashlib.sha256(encode(told)).hexdigest()[:_DIGEST_CHARS]
+        facts.append((agent.spec(), [tool.version for tool in known.tools or ()]))
+    return hashlib.sha256(encode(facts)).hexdigest()[:_DIGEST_CHARS]
 
 
 def check_at(at: object) -> None:

@@ -80,14 +80,14 @@ class Notifier:
         """Send due items until it is cancelled; wait while the journal cannot be reached."""
         while True:
             try:
-                told = await self.tell()
+                sent = await self.send_due()
             except JournalError as error:
                 logger.warning("%s", error)
-                told = 0
-            if not told:
+                sent = 0
+            if not sent:
                 await asyncio.sleep(_LOOK_S)
 
-    async def tell(self) -> int:
+    async def send_due(self) -> int:
         """Send the items that are due now; return how many there were."""
         journal = needs_shared(await self._app.open())
         # Reserve them this long; if this process is killed, others send them then.
@@ -111,8 +111,8 @@ class Notifier:
         id = hashlib.sha256(item.key.encode(errors="surrogatepass")).hexdigest()[:32]
         page = f"{self._console_url}/runs/{quote(item.run_id, safe='')}"
         link = f"{page}#{quote(item.pending.id, safe='')}" if self._console_url else ""
-        told = {"type": "inbox.item", "id": id, "url": link, "item": item}
-        body = encode(told)
+        payload = {"type": "inbox.item", "id": id, "url": link, "item": item}
+        body = encode(payload)
         headers = _sign(self._key, id, body)
         timeouts = Timeouts(read_s=self._timeout_s, total_s=self._timeout_s)
         try:

@@ -195,7 +195,7 @@ class RestateIngress:
                 timeout=ClientTimeout(total=_SEND_S), skip_auto_headers=["content-type"]
             )
         path = f"/{OBJECT}/{quote(run_id, safe='')}/{HANDLER}/send"
-        said = ""
+        problem = ""
         for url in [*self._urls]:
             try:
                 async with self._session.post(
@@ -206,12 +206,12 @@ class RestateIngress:
                     if reply.ok:
                         return
                     text = (await reply.text(errors="replace"))[:_SAID_CHARS]
-                    said = f"{url} answered {reply.status}: {text}"
+                    problem = f"{url} answered {reply.status}: {text}"
             except (ClientError, TimeoutError) as error:
-                said = f"{url}: {str(error) or type(error).__name__}"
+                problem = f"{url}: {str(error) or type(error).__name__}"
             if url == self._urls[0]:
                 self._urls.append(self._urls.pop(0))
-        raise ConnectionError(f"Restate accepts no request: {said}")
+        raise ConnectionError(f"Restate accepts no request: {problem}")
 
     async def aclose(self) -> None:
         """Close its connections."""
@@ -274,7 +274,7 @@ class RestateDriver:
         due = await shared.due_runs(self._app.agents, run_id=run_id)
         if self._draining is not None:
             raise ConnectionError("the service is ending: another one will work on the run")
-        return self._worker.take(due[0]) if due else None
+        return self._worker.start_work(due[0]) if due else None
 
     async def _wait_for_lease(self, run_id: str) -> None:
         """Send an activation for when the lease of the run's holder ends, if it has one."""

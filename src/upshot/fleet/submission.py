@@ -123,7 +123,7 @@ _HOMES: Mapping[str, str] = {
     "pacer": "name it in App(pacer=...)",
     "parent_run_id": "a submitted run is in no other run; leave it out",
     "prepare": "give the agent an engine that makes its board, Agent(engine=...)",
-    "resume_from": "begin with a checkpoint by run(..., resume_from=...)",
+    "resume_from": "to start from a checkpoint, use run(..., resume_from=...)",
     "secrets": "name them in App(secrets=...)",
 }
 # A name that no log uses, so that equal requests have equal digests wherever they are submitted.
@@ -191,8 +191,8 @@ def from_data(data: JsonObject, *, goes_on: bool) -> dict[str, Any]:
 
 def digest_of(agent_id: str, request: Request, options: JsonObject, secrets: Sequence[str]) -> str:
     """Return a digest of a submission that does not depend on its id."""
-    told = (agent_id, replace(request, run_id=""), options)
-    masked = told if not secrets else Redaction(secrets, name=_FIXED).write(told)
+    facts = (agent_id, replace(request, run_id=""), options)
+    masked = facts if not secrets else Redaction(secrets, name=_FIXED).write(facts)
     return hashlib.sha256(encode(masked)).hexdigest()
 
 

@@ -25,8 +25,8 @@ from upshot.entry.run_lease import may_be_at_work
 from upshot.errors import JournalError, Misuse
 from upshot.journal.ledger_listeners import effect_listeners
 from upshot.tools.definition.tool import Tool
-from upshot.tools.execution.effect_claim import VERIFY_TIMEOUT_S, found_out, question_of
-from upshot.tools.repetition import hides, may_go_on
+from upshot.tools.execution.effect_claim import VERIFY_TIMEOUT_S, call_verify, question_of
+from upshot.tools.repetition import hides, may_still_run
 
 if TYPE_CHECKING:
     from upshot.fleet.app import App
@@ -52,7 +52,7 @@ class _Found(NamedTuple):
     """What ``verify`` found out, a sentence about it, and what a ``Lookup`` saw."""
 
     effect: Effect | None
-    said: str
+    text: str
     seen: Json = None
 
 
@@ -131,7 +131,7 @@ class Verifier:
                 tasks.create_task(self._check(entry, ledger))
         return len(taken)
 
-    async def look(self, id: str) -> EffectCheck:
+    async def check_now(self, id: str) -> EffectCheck:
         """Check an effect now, and settle it with what is found out.
 
         Raises:
@@ -147,15 +147,15 @@ class Verifier:
             return EffectCheck(effect=entry, said=_describe_state(entry))
         found = await self._verify(entry)
         if found.effect is None:
-            return EffectCheck(effect=entry, said=found.said, seen=found.seen)
+            return EffectCheck(effect=entry, said=found.text, seen=found.seen)
         known = Settlement(effect=found.effect, by="verify", at=datetime.now(UTC))
         try:
             settled = await ledger.settle_effect(id, known)
         except Misuse:
             # Its call is being made again, or the effect was removed.
             settled = await ledger.effect(id) or entry
-        said = found.said if settled.settled == known else _describe_state(settled)
-        return EffectCheck(effect=settled, said=said, seen=found.seen)
+        finding = found.text if settled.settled == known else _describe_state(settled)
+        return EffectCheck(effect=settled, said=finding, seen=found.seen)
 
     async def _check(self, entry: EffectEntry, ledger: EffectLedger) -> None:
         found, now = await self._verify(entry), datetime.now(UTC)
@@ -182,7 +182,7 @@ class Verifier:
             return _Found(None, f"Its log cannot be read: {error}")
         if started is None:
             return _Found(None, "Its call is no longer in the log.")
-        may_go_on = await self._may_go_on(entry, settled)
+        may_still_run = await self._may_still_run(entry, settled)
         outcome = None if settled is None else settled.record.outcome
         asked = question_of(
             tool,
@@ -198,13 +198,13 @@ class Verifier:
             logger.warning("%s: %s", code, message)
             warned.append(message)
 
-        effect = await found_out(tool, asked, warn, find=beside.get, saw=seen.append)
-        if effect is Effect.NONE and may_go_on:
+        effect = await call_verify(tool, asked, warn, find=beside.get, saw=seen.append)
+        if effect is Effect.NONE and may_still_run:
             return _Found(None, _NOT_YET, *seen)
         if effect is Effect.NONE and hides(started.arguments):
             return _Found(None, _MASKED, *seen)
-        said = " ".join(warned) if effect is None and warned else _SAID[effect]
-        return _Found(effect, said, *seen)
+        finding = " ".join(warned) if effect is None and warned else _SAID[effect]
+        return _Found(effect, finding, *seen)
 
     def _tool_of(self, entry: EffectEntry) -> _Known | None:
         name = entry.tool_name, entry.name
@@ -213,8 +213,8 @@ class Verifier:
             return own
         return self._tools.get(("", *name))
 
-    async def _may_go_on(self, entry: EffectEntry, settled: ToolSettled | None) -> bool:
+    async def _may_still_run(self, entry: EffectEntry, settled: ToolSettled | None) -> bool:
         """Whether the body may still run: "it did not happen" then proves nothing."""
         if settled is None:
             return await may_be_at_work(entry.run_id, await self._app.open())
-        return may_go_on(settled.record.outcome)
+        return may_still_run(settled.record.outcome)

@@ -25,7 +25,7 @@ from upshot.contract.codec import decode, encode
 from upshot.contract.protocols import Journal
 from upshot.contract.result import AgentResult
 from upshot.entry.resume import read_begun
-from upshot.entry.session_setup import begin_to_end, go_on
+from upshot.entry.session_setup import begin_to_end, continue_run
 from upshot.errors import JournalError, Misuse
 from upshot.fleet.app import App
 from upshot.fleet.verifier import Verifier
@@ -157,7 +157,7 @@ class Worker:
                     if (trouble := trouble_of(journal)) is not None:
                         raise trouble
                     while self._lost:
-                        self.take(self._lost.pop())
+                        self.start_work(self._lost.pop())
                     await self._fill()
                     await self._wake.wait()
             finally:
@@ -199,7 +199,7 @@ class Worker:
         # A single run is claimed without a reservation; that costs other workers only a look.
         for one in await self._reserved(chosen) if len(due) > 1 else chosen:
             if not self._is_stopping:
-                self.take(one)
+                self.start_work(one)
 
     async def _reserved(self, chosen: list[DueRun]) -> list[DueRun]:
         """Return the runs that this worker could reserve."""
@@ -228,7 +228,7 @@ class Worker:
         self._not_before[due.run_id] = now + _OTHER_VERSION_S
         return False
 
-    def take(self, due: DueRun) -> asyncio.Task[bool]:
+    def start_work(self, due: DueRun) -> asyncio.Task[bool]:
         """Work on a run unless it is at work here; False: another session has it, or not now."""
         if (task := self._tasks.get(due.run_id)) is None:
             task = asyncio.create_task(self._work_on(due))
@@ -259,7 +259,7 @@ class Worker:
         """
         reader, writer = await asyncio.open_connection(sock=feed)
         while not self._is_stopping and (line := await reader.readline()):
-            self.take(DueRun(run_id=line.decode().strip(), agent_id=""))
+            self.start_work(DueRun(run_id=line.decode().strip(), agent_id=""))
             while self._tasks and not self._is_stopping:
                 self._wake.clear()
                 await self._wake.wait()
@@ -411,8 +411,8 @@ def choose(due: Sequence[DueRun], count: int, taken: Iterable[DueRun]) -> list[D
         counts[one.agent_id, one.conversation] += 1
 
     def rank(one: DueRun) -> tuple[int, bool, int, int]:
-        said = counts[one.agent_id, one.conversation] if one.conversation else 0
-        return -one.priority, one.is_new, counts[one.agent_id,], said
+        in_conversation = counts[one.agent_id, one.conversation] if one.conversation else 0
+        return -one.priority, one.is_new, counts[one.agent_id,], in_conversation
 
     for one in taken:
         add(one)
@@ -492,7 +492,7 @@ async def set_aside(run_id: str, journal: Journal) -> AgentResult[Any] | None:
     past = await read_begun(run_id, journal)
     agent = Agent[Any](past.agent.id or run_id, engine=_Lost())
     new = await needs_shared(journal).submission(run_id) if past.started is None else None
-    going = go_on(run_id, agent, journal, (), {})
+    going = continue_run(run_id, agent, journal, (), {})
     try:
         async with going if new is None else begin_to_end(new, journal, _Lost()) as live:
             return live if isinstance(live, AgentResult) else await live.finish()

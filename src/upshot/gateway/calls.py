@@ -276,24 +276,24 @@ class Calls:
         self, tool: Tool, ticket: Ticket, given: JsonObject, elicit: Elicit | None
     ) -> JsonObject:
         """Ask a person about a call, in a run that parks; see the package's docstring."""
-        said = canonical_json([*self.owner, tool.name, tool.version, given])
-        digest = hashlib.sha256(said).hexdigest()[:16]
+        identity = canonical_json([*self.owner, tool.name, tool.version, given])
+        digest = hashlib.sha256(identity).hexdigest()[:16]
         run_id = await self._open_question(digest)
         call = ToolCall(run_id, tool.name, given)
         loop = asyncio.get_running_loop()
         until = loop.time() + self.config.wait_s
         with self._under(run_id, ticket):
-            result = await self._go_on(tool, call, ticket)
+            result = await self._continue_run(tool, call, ticket)
             async with _telling(ticket.context, run_id):
                 while (item := _open_item(result)) is not None:
                     answer = await self._answer(run_id, item, elicit, until - loop.time())
                     elicit = None
                     if answer is None and not await self._shared.placed_answers(run_id):
                         return _waiting(run_id, item)
-                    result = await self._go_on(tool, call, ticket, answer)
+                    result = await self._continue_run(tool, call, ticket, answer)
         if result.status != Status.COMPLETED or not result.tool_outcomes:
             why = "" if result.error is None else f": {result.error.message}"
-            return said_result(f"run {run_id} ended as {result.status}{why}", is_error=True)
+            return text_result(f"run {run_id} ended as {result.status}{why}", is_error=True)
         return self.to_result(result.tool_outcomes[-1], ticket)
 
     @property
@@ -315,7 +315,7 @@ class Calls:
         result = await RunHandle(run_id, self.journal).result(0)
         return result is not None and result.status != Status.INPUT_REQUIRED
 
-    async def _go_on(
+    async def _continue_run(
         self, tool: Tool, call: ToolCall, ticket: Ticket, answer: Approve | Deny | None = None
     ) -> AgentResult[Any]:
         """Start the run of a question, or resume it."""
@@ -384,7 +384,7 @@ class Calls:
             MCPError: The server refused the call, so that it was not made.
         """
         facts = {name: getattr(outcome, name, None) for name in _TOLD}
-        told = {
+        meta = {
             name: cast("Json", msgspec.to_builtins(value)) for name, value in facts.items() if value
         }
         if ticket.error is not None and outcome.effect is Effect.NONE:
@@ -393,9 +393,9 @@ class Calls:
         if ticket.result is not None and (is_success or outcome.effect is not Effect.UNKNOWN):
             return ticket.result
         if is_success:
-            return _repeated(outcome, told)
-        said = outcome_to_model_content(outcome, rich=True)
-        return said_result(said, is_error=True, told=told)
+            return _repeated(outcome, meta)
+        content = outcome_to_model_content(outcome, rich=True)
+        return text_result(content, is_error=True, meta=meta)
 
     def mask(self, value: Any) -> Any:
         """*value* without secrets."""
@@ -429,34 +429,34 @@ async def ask(
         link.in_flight.remove(context)
 
 
-def said_result(
-    text: str, *, is_error: bool, told: Mapping[str, Json] | None = None
+def text_result(
+    text: str, *, is_error: bool, meta: Mapping[str, Json] | None = None
 ) -> dict[str, Any]:
     """Return a result that is a text."""
     result: dict[str, Any] = {"content": [{"type": "text", "text": text}], "isError": is_error}
-    return {**result, "_meta": {META: dict(told)}} if told else result
+    return {**result, "_meta": {META: dict(meta)}} if meta else result
 
 
-def _repeated(outcome: ToolExecutionResult, told: JsonObject) -> JsonObject:
+def _repeated(outcome: ToolExecutionResult, first_result: JsonObject) -> JsonObject:
     """The result of an earlier call, with one line that says so."""
     result: JsonObject = dict(outcome.output)
     first = outcome.repeats
     at = "" if first is None or first.at is None else f" at {first.at.isoformat()}"
-    said: Json = {"type": "text", "text": f"This was done before{at}, and not again."}
+    note: Json = {"type": "text", "text": f"This was done before{at}, and not again."}
     content = result.get("content")
-    result["content"] = [*(content if isinstance(content, list) else []), said]
+    result["content"] = [*(content if isinstance(content, list) else []), note]
     meta = result.get("_meta")
-    return {**result, "_meta": {**(meta if isinstance(meta, dict) else {}), META: told}}
+    return {**result, "_meta": {**(meta if isinstance(meta, dict) else {}), META: first_result}}
 
 
 def _waiting(run_id: str, item: PendingApproval) -> JsonObject:
     why = f" ({item.reason})" if item.reason else ""
     text = (
         f"{item.tool_name} was not called yet: it waits for a person to approve it{why}. The "
-        f"question is {run_id}, in the inbox. Make the same call again to take the question up, "
+        f"question is {run_id}, in the inbox. Make the same call again to continue, "
         "and tell the user that it waits."
     )
-    return said_result(text, is_error=True, told={"kind": "waiting", "question": run_id})
+    return text_result(text, is_error=True, meta={"kind": "waiting", "question": run_id})
 
 
 def _open_item(result: AgentResult[Any]) -> PendingApproval | None:
@@ -517,8 +517,8 @@ def form_of(item: PendingApproval) -> JsonObject:
 
 def answer_in(item: PendingApproval, reply: object, by: str) -> Approve | Deny | None:
     """Return a person's answer in a form, or None if they closed it."""
-    said = cast("JsonObject", reply) if isinstance(reply, dict) else {}
-    action, content = said.get("action"), said.get("content")
+    fields = cast("JsonObject", reply) if isinstance(reply, dict) else {}
+    action, content = fields.get("action"), fields.get("content")
     given = content if isinstance(content, dict) else {}
     if action == "accept" and given.get("decision") == "approve":
         return item.approve(by=by)

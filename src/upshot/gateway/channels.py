@@ -63,11 +63,11 @@ def _read_invalid(line: bytes, fault: str) -> tuple[Message, About] | None:
     error = raw.get("error")
     given = error if isinstance(error, dict) else {}
     code, message = given.get("code"), given.get("message")
-    said = ErrorData(
+    error_data = ErrorData(
         code if isinstance(code, int) else INTERNAL_ERROR,
         message if isinstance(message, str) else f"The response is invalid: {fault}",
     )
-    return Message("2.0", id=id, error=said), NOTHING
+    return Message("2.0", id=id, error=error_data), NOTHING
 
 
 def _null(constant: str) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias, cast
 from urllib.parse import urlsplit, urlunsplit
 
-from upshot.contract.base.checks import did_you_mean, is_amount, shown
+from upshot.contract.base.checks import did_you_mean, format_value, is_amount
 from upshot.contract.base.enums import Effect
 from upshot.contract.base.secrets import Secrets
 from upshot.contract.base.structs import Json, JsonObject
@@ -195,9 +195,9 @@ class Config:
         name = str(listed.get("name", ""))
         full, own = f"{terms.name}/{name}", to_tool_name(terms.name, name)
         schema = usable_schema(own, listed.get("inputSchema"))
-        said = str(listed.get("description") or listed.get("title") or "")
+        description = str(listed.get("description") or listed.get("title") or "")
         # A gateway sees no turns of a model: reads are repeated as often as a client wants.
-        made = Tool.from_schema(own, said, schema, call, resources=(), error_key=None).but(
+        made = Tool.from_schema(own, description, schema, call, resources=(), error_key=None).but(
             ask="user", effect=Effect.WRITE
         )
         known = self.tools.get(full)
@@ -255,7 +255,7 @@ def read_config(file: str) -> Config:
     }
     default = top.get("default", "ask")
     if default not in _DEFAULTS:
-        raise Misuse(f"{file}: default is {shown(default)}: give read, ask or deny")
+        raise Misuse(f"{file}: default is {format_value(default)}: give read, ask or deny")
     secrets = [_expanded(file, "secrets", one) for one in _texts(file, "secrets", top)]
     for terms in servers.values():
         one = terms.server
@@ -315,7 +315,7 @@ def _load(file: str) -> object:
 
 def _mapping(file: str, where: str, given: object) -> dict[str, object]:
     if not isinstance(given, dict):
-        raise Misuse(f"{file}: {where or 'the file'} is {shown(given)}: give a mapping")
+        raise Misuse(f"{file}: {where or 'the file'} is {format_value(given)}: give a mapping")
     found = cast("dict[object, object]", given)
     for name in found:
         if not isinstance(name, str):
@@ -335,7 +335,7 @@ def _section(file: str, where: str, given: object, known: tuple[str, ...]) -> di
 
 def _text(file: str, where: str, given: object) -> str:
     if not isinstance(given, str):
-        raise Misuse(f"{file}: {where} is {shown(given)}: give a text")
+        raise Misuse(f"{file}: {where} is {format_value(given)}: give a text")
     return given
 
 
@@ -343,13 +343,13 @@ def _texts(file: str, name: str, section: Mapping[str, object]) -> list[str]:
     given = section.get(name, [])
     listed = [given] if isinstance(given, str) else given
     if not isinstance(listed, list):
-        raise Misuse(f"{file}: {name} is {shown(given)}: give a list of texts")
+        raise Misuse(f"{file}: {name} is {format_value(given)}: give a list of texts")
     return [_text(file, name, one) for one in cast("list[object]", listed)]
 
 
 def _seconds(file: str, where: str, given: object) -> float:
     if not is_amount(given):
-        raise Misuse(f"{file}: {where} is {shown(given)}: give seconds, at least 0")
+        raise Misuse(f"{file}: {where} is {format_value(given)}: give seconds, at least 0")
     return float(cast("float", given))
 
 
@@ -381,7 +381,7 @@ def _server(file: str, name: str, given: object) -> ServerTerms:
     cwd = None if section.get("cwd") is None else _expanded(file, f"{where}.cwd", section["cwd"])
     trusted = section.get("trusted", False)
     if not isinstance(trusted, bool):
-        raise Misuse(f"{file}: {where}.trusted is {shown(trusted)}: give true or false")
+        raise Misuse(f"{file}: {where}.trusted is {format_value(trusted)}: give true or false")
     where_to = None if url is None else _expanded(file, f"{where}.url", url)
     try:
         server = describe_server(words, where_to, cwd=cwd, **pairs)
@@ -412,15 +412,17 @@ def _tool(file: str, name: str, given: object, servers: Iterable[str]) -> ToolTe
             options[key] = tuple(cast("list[str]", options[key]))
     effect = section.get("effect", "write")
     if effect not in ("read", "write", "destructive"):
-        raise Misuse(f"{file}: {where}.effect is {shown(effect)}: give read, write or destructive")
+        raise Misuse(
+            f"{file}: {where}.effect is {format_value(effect)}: give read, write or destructive"
+        )
     options["effect"] = Effect(cast("str", effect))
     if "keep_s" in section:
         options["keep"] = timedelta(seconds=_seconds(file, f"{where}.keep_s", section["keep_s"]))
     ask, error = section.get("ask", "user"), section.get("error", "unknown")
     if ask not in ("user", "staff"):
-        raise Misuse(f"{file}: {where}.ask is {shown(ask)}: give user or staff")
+        raise Misuse(f"{file}: {where}.ask is {format_value(ask)}: give user or staff")
     if error not in ("unknown", "none"):
-        raise Misuse(f"{file}: {where}.error is {shown(error)}: give unknown or none")
+        raise Misuse(f"{file}: {where}.error is {format_value(error)}: give unknown or none")
     options["ask"] = ask
     conditions = {
         key: _condition(file, f"{where}.{key}", section.get(key, default))
@@ -441,7 +443,9 @@ def _condition(file: str, where: str, given: object) -> str | bool | None:
     if given is None or isinstance(given, bool):
         return given
     if not isinstance(given, str):
-        raise Misuse(f"{file}: {where} is {shown(given)}: give true, false or a condition in CEL")
+        raise Misuse(
+            f"{file}: {where} is {format_value(given)}: give true, false or a condition in CEL"
+        )
     _compiled(file, where, given)
     return given
 

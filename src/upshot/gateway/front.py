@@ -353,8 +353,8 @@ class _InRequest:
         raw: Any = _Raw(method=method, params=dict(params or {}))
         await self.within.session.send_notification(raw, self.within.request_id)
 
-    async def progress(self, said: JsonObject) -> None:
-        given: Any = said
+    async def progress(self, progress: JsonObject) -> None:
+        given: Any = progress
         total, message = given.get("total"), given.get("message")
         await self.within.session.report_progress(given["progress"], total, message)
 

@@ -91,9 +91,9 @@ class Link:
             MCPError: The server refuses, or cannot be reached.
         """
         peer = await self._open()
-        said = await self._shake(peer, params)
-        self._handshake, self._version = dict(params), str(said.get("protocolVersion", ""))
-        return said
+        result = await self._shake(peer, params)
+        self._handshake, self._version = dict(params), str(result.get("protocolVersion", ""))
+        return result
 
     async def request(
         self,
@@ -260,13 +260,13 @@ class Link:
         await self._on_notify(self, method, params)
 
     def _unreachable(self, why: str) -> CannotReach:
-        said = self._secrets.mask_text(why)
-        return CannotReach(INTERNAL_ERROR, f"the server {self.name} cannot be reached: {said}")
+        text = self._secrets.mask_text(why)
+        return CannotReach(INTERNAL_ERROR, f"the server {self.name} cannot be reached: {text}")
 
 
 def _masked(on_progress: OnProgress, masks: Secrets) -> OnProgress:
-    async def progress(said: JsonObject) -> None:
-        await on_progress(masks.mask(said))
+    async def progress(progress: JsonObject) -> None:
+        await on_progress(masks.mask(progress))
 
     return progress
 

@@ -104,8 +104,8 @@ class Context(Protocol):
         self, method: str, params: Params, on_progress: OnProgress | None = None
     ) -> dict[str, Any]: ...
     async def notify(self, method: str, params: Params) -> None: ...
-    async def progress(self, said: JsonObject) -> None:
-        """Report progress, if the other side wants it; *said* needs no token."""
+    async def progress(self, progress: JsonObject) -> None:
+        """Report progress, if the other side wants it; *progress* needs no token."""
         ...
 
 
@@ -154,9 +154,9 @@ class _Incoming:
         if not self.is_over:
             await self._peer.notify(method, params, self._within)
 
-    async def progress(self, said: JsonObject) -> None:
+    async def progress(self, progress: JsonObject) -> None:
         if self._token is not None:
-            await self.notify(_PROGRESS, {**said, "progressToken": self._token})
+            await self.notify(_PROGRESS, {**progress, "progressToken": self._token})
 
 
 class Peer:
@@ -221,8 +221,8 @@ class Peer:
         The read loop awaits this: a peer that reads no answers is not read from either.
         """
         if message.id is not None:
-            said = f"too many requests: {_MOST_AT_ONCE} are under way; send it again later"
-            await self._send(_failed(message.id, INTERNAL_ERROR, said))
+            text = f"too many requests: {_MOST_AT_ONCE} are under way; send it again later"
+            await self._send(_failed(message.id, INTERNAL_ERROR, text))
 
     async def request(
         self,
@@ -264,8 +264,8 @@ class Peer:
         except asyncio.CancelledError:
             # A handshake may not be cancelled.
             if method != _FIRST:
-                said = {"requestId": request_id, "reason": "cancelled"}
-                self._spawn(self.notify(_CANCELLED, said, About(within=about.within)))
+                reason = {"requestId": request_id, "reason": "cancelled"}
+                self._spawn(self.notify(_CANCELLED, reason, About(within=about.within)))
             raise
         finally:
             del self._pending[request_id]
@@ -307,8 +307,8 @@ class Peer:
         elif method == _PROGRESS:
             pending = self._pending.get(_key(given.get("progressToken")))
             if pending is not None and pending.on_progress is not None:
-                said = {name: given[name] for name in given if name != "progressToken"}
-                self._spawn(_contained(pending.on_progress(said)))
+                progress = {name: given[name] for name in given if name != "progressToken"}
+                self._spawn(_contained(pending.on_progress(progress)))
         else:
             self._spawn(_contained(self._notify_in_turn(method, params, on_notify)))
 

@@ -119,8 +119,8 @@ class Session:
         try:
             return self.calls.mask(await handler(context, method, dict(params or {})))
         except MCPError as error:
-            said = self.calls.mask(error.message)
-            raise MCPError(error.code, said, self.calls.mask(error.data)) from error
+            text = self.calls.mask(error.message)
+            raise MCPError(error.code, text, self.calls.mask(error.data)) from error
 
     async def on_notify(self, method: str, params: Params) -> None:
         """Forward a notification of the client."""
@@ -153,16 +153,16 @@ class Session:
         """Forward a server's notification to the client."""
         if method == "notifications/tools/list_changed":
             self._is_loaded = False
-        said = self.calls.mask(params)
-        if (listened := self._listened(said)) is not None:
-            said, context = listened
-            await context.notify(method, said)
+        masked = self.calls.mask(params)
+        if (listened := self._listened(masked)) is not None:
+            masked, context = listened
+            await context.notify(method, masked)
         elif link.in_flight and method == "notifications/message":
-            await link.in_flight[-1].notify(method, said)
+            await link.in_flight[-1].notify(method, masked)
         elif self._front is not None:
-            await self._front.notify(method, said)
+            await self._front.notify(method, masked)
         elif link.in_flight:
-            await link.in_flight[-1].notify(method, said)
+            await link.in_flight[-1].notify(method, masked)
 
     def _listened(self, params: Params) -> tuple[dict[str, Any], Context] | None:
         """Return a notification for the stream that the client opened, and that stream."""
@@ -197,14 +197,14 @@ class Session:
 
     async def _initialize(self, context: Context, method: str, params: dict[str, Any]) -> Result:
         self._capabilities = params.get("capabilities")
-        said = await asyncio.gather(*(one.initialize(params) for one in self.links.values()))
-        return said[0] if self._is_single else _merged(said)
+        results = await asyncio.gather(*(one.initialize(params) for one in self.links.values()))
+        return results[0] if self._is_single else _merged(results)
 
     async def _discover(self, context: Context, method: str, params: dict[str, Any]) -> Result:
-        said = await asyncio.gather(
+        results = await asyncio.gather(
             *(ask(one, context, method, params) for one in self.links.values())
         )
-        return _merged(said)
+        return _merged(results)
 
     async def _listen(self, context: Context, method: str, params: dict[str, Any]) -> Result:
         """Open a stream of notifications at every server that has them."""
@@ -218,13 +218,13 @@ class Session:
             finally:
                 del self._listens[id]
 
-        said = await asyncio.gather(
+        results = await asyncio.gather(
             *(listen(one) for one in self.links.values()), return_exceptions=not self._is_single
         )
-        for one in said:
+        for one in results:
             if isinstance(one, dict):
                 return one
-        raise cast("BaseException", said[0])
+        raise cast("BaseException", results[0])
 
     async def _list(self, context: Context, method: str, params: dict[str, Any]) -> Result:
         """List all pages of all servers as one, with distinct names."""
@@ -335,12 +335,12 @@ class Session:
     async def _call_in_rounds(self, ticket: Ticket, own: str, answered: object) -> Result:
         """Make a call of a client that is asked by a result and answers by a new request."""
         forms: dict[str, Any] = {}
-        said = cast("JsonObject", answered) if isinstance(answered, dict) else {}
+        fields = cast("JsonObject", answered) if isinstance(answered, dict) else {}
 
         async def elicit(item: PendingApproval) -> Approve | Deny | None:
             key = f"upshot/{item.digest}"
-            if key in said:
-                return answer_in(item, said[key], self._by)
+            if key in fields:
+                return answer_in(item, fields[key], self._by)
             forms[key] = {"method": "elicitation/create", "params": form_of(item)}
             raise _AskFirst
 
@@ -448,22 +448,22 @@ async def _tools_of(link: Link, params: Mapping[str, Any]) -> list[JsonObject]:
     return listed
 
 
-def _merged(said: list[Result]) -> Result:
+def _merged(results: list[Result]) -> Result:
     """Merge the descriptions of several servers into one."""
-    whole = dict(said[0])
-    versions = [one["protocolVersion"] for one in said if "protocolVersion" in one]
+    whole = dict(results[0])
+    versions = [one["protocolVersion"] for one in results if "protocolVersion" in one]
     if versions:
         whole["protocolVersion"] = min(versions)
     capabilities: dict[str, Any] = {}
-    for one in said:
+    for one in results:
         for name, value in cast("dict[str, Any]", one.get("capabilities") or {}).items():
             known: Any = capabilities.get(name)
             both = isinstance(known, dict) and isinstance(value, dict)
             capabilities[name] = {**known, **value} if both else value
     whole["capabilities"] = capabilities
-    told = [str(one["instructions"]) for one in said if one.get("instructions")]
-    if told:
-        whole["instructions"] = "\n\n".join(told)
+    instructions = [str(one["instructions"]) for one in results if one.get("instructions")]
+    if instructions:
+        whole["instructions"] = "\n\n".join(instructions)
     info = {"name": "upshot-gateway", "version": __version__}
     if "serverInfo" in whole:
         whole["serverInfo"] = info

@@ -15,7 +15,7 @@ import msgspec
 
 from upshot.contract.agent import Agent
 from upshot.contract.agent_spec import RunInfo
-from upshot.contract.base.checks import did_you_mean, shown
+from upshot.contract.base.checks import did_you_mean, format_value
 from upshot.contract.base.enums import DeniedReason
 from upshot.contract.base.structs import Json, JsonObject
 from upshot.contract.model_calls import Request
@@ -26,7 +26,7 @@ from upshot.contract.settings import Budget, Policy
 from upshot.contract.tool_calls import ToolCall, ToolDenied, ToolRecord, ToolSpec
 from upshot.entry.resume import read_past
 from upshot.entry.run_lease import sessions_of
-from upshot.entry.session_setup import KnownRun, begin, go_on, has_log
+from upshot.entry.session_setup import KnownRun, begin, continue_run, has_log
 from upshot.errors import JournalError, Misuse
 from upshot.journal.lease_holder import RunHeld
 from upshot.journal.opening import open_journal
@@ -131,14 +131,14 @@ def guard(
     check_options(options)
     if journal in (None, "memory:"):
         raise Misuse(
-            f"guard was given the journal {shown(journal)}, which does not outlive the process: "
-            "give a path, the URL of a database, or an open journal"
+            f"guard was given the journal {format_value(journal)}, which does not outlive the "
+            "process: give a path, the URL of a database, or an open journal"
         )
     if not isinstance(agent, str) or not agent:  # pyright: ignore[reportUnnecessaryIsInstance]  # callers may be untyped
-        raise Misuse(f"agent is {shown(agent)}: give its name in the journal, a string")
+        raise Misuse(f"agent is {format_value(agent)}: give its name in the journal, a string")
     if not (isinstance(run_id, str) or callable(run_id)):
         raise Misuse(
-            f"run_id is {shown(run_id)}: give the id of a run, or a function that returns it"
+            f"run_id is {format_value(run_id)}: give the id of a run, or a function that returns it"
         )
     resolved = resolve_tools(tools)
     return Guard(Setup(resolved, journal, agent, cast("ResumeOptions", options)), run_id)
@@ -365,8 +365,8 @@ class CallLedger:
 
 def digest_of(call: ToolCall) -> str:
     """Return a digest of a call's tool and arguments, independent of the arguments' order."""
-    said = [call.name, read_arguments(call.arguments)]
-    return hashlib.sha256(msgspec.json.encode(said, order="deterministic")).hexdigest()
+    facts = [call.name, read_arguments(call.arguments)]
+    return hashlib.sha256(msgspec.json.encode(facts, order="deterministic")).hexdigest()
 
 
 def _in_last_reply(replies: Replies, call: ToolCall, same: Sequence[Entry]) -> Entry | None:
@@ -407,7 +407,7 @@ class _Waiting:
 
     asked: ForeignCall
     conversation: Conversation
-    told: asyncio.Future[Handed]
+    result: asyncio.Future[Handed]
     handed: Handed | None = None
     error: BaseException | None = None
     work: asyncio.Task[None] | None = None
@@ -415,16 +415,16 @@ class _Waiting:
     @property
     def is_open(self) -> bool:
         """Whether the call has no outcome yet, and the framework still waits for it."""
-        return self.handed is None and self.error is None and not self.told.done()
+        return self.handed is None and self.error is None and not self.result.done()
 
-    def tell(self) -> None:
+    def deliver(self) -> None:
         """Give the outcome to the framework."""
-        if self.told.done():
+        if self.result.done():
             return
         if self.error is not None:
-            self.told.set_exception(self.error)
+            self.result.set_exception(self.error)
         elif self.handed is not None:
-            self.told.set_result(self.handed)
+            self.result.set_result(self.handed)
 
 
 class GuardedRun:
@@ -459,7 +459,7 @@ class GuardedRun:
         if self._sessions is None:
             self._sessions = loop.create_task(self._run_sessions())
         try:
-            return await waiting.told
+            return await waiting.result
         except asyncio.CancelledError:
             if waiting.work is not None:
                 waiting.work.cancel()
@@ -487,7 +487,7 @@ class GuardedRun:
             if waiting.is_open:
                 # It was interrupted: the next session looks for its outcome in the log.
                 self._queue.append(waiting)
-            waiting.tell()
+            waiting.deliver()
 
     async def _run_engine(self, engine: _Outside, journal: Journal) -> None:
         """Run one session with *engine*, once no other session has the run."""
@@ -517,10 +517,10 @@ class GuardedRun:
         """
         options = self._setup.options
         if await has_log(self._run_id, journal):
-            going = go_on(self._run_id, agent, journal, (), {**options})
+            going = continue_run(self._run_id, agent, journal, (), {**options})
         else:
-            said = self._queue[0].conversation.said or f"Calls of {self._setup.name}."
-            request = Request(said, run_id=self._run_id)
+            request_text = self._queue[0].conversation.user_text or f"Calls of {self._setup.name}."
+            request = Request(request_text, run_id=self._run_id)
             new = cast("RunOptions", {**options, "journal": journal})
             going = begin(agent, request, new)
         async with going as live:
@@ -601,7 +601,7 @@ class _Outside:
                 self._came.clear()
                 while self._queue:
                     waiting = self._queue.popleft()
-                    if waiting.told.done():
+                    if waiting.result.done():
                         # It was abandoned before it started.
                         continue
                     self.taken.append(waiting)

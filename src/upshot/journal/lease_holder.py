@@ -134,11 +134,11 @@ def read_holder(text: str | None) -> LeaseHolder | None:
     """
     if text is None:
         return None
-    told, _, left_s = text.partition("\n")
-    if told == NOBODY:
+    description, _, left_s = text.partition("\n")
+    if description == NOBODY:
         return LeaseHolder(pid=0)
     try:
-        holder = msgspec.json.decode(told, type=LeaseHolder)
+        holder = msgspec.json.decode(description, type=LeaseHolder)
         return replace(holder, lease_s=float(left_s)) if left_s else holder
     except (msgspec.MsgspecError, UnicodeError, ValueError):
         return None

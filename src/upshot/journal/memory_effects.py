@@ -146,7 +146,7 @@ class MemoryEffects:
         state = EFFECT_STATES[state_number(settlement.effect)]
         ended_at = kept.entry.ended_at or settlement.at or datetime.now(UTC)
         self._change(kept, state=state, settled=settlement, ended_at=ended_at, check_at=None)
-        self._changes.tell([of_effect(id), EFFECTS])
+        self._changes.notify([of_effect(id), EFFECTS])
         log = self._logs.get(entry.run_id)
         status = "" if log is None else log.summary(entry.run_id).status
         # A running session may be just about to wait.
@@ -273,9 +273,9 @@ class MemoryEffects:
                 entry = replace(entry, state=state, settled=None, check_at=check_at)
             entry = replace(entry, settled_seq=event.seq, ended_at=at)
             self._effects[entry.id] = kept._replace(entry=entry)
-            self._changes.tell([of_effect(entry.id)])
+            self._changes.notify([of_effect(entry.id)])
         if state == "unknown":
-            self._changes.tell([EFFECTS])
+            self._changes.notify([EFFECTS])
 
     def _add_own(self, event: ToolSettled, at: datetime, check_at: datetime | None) -> None:
         """Add a row for a call without an identity."""
@@ -325,7 +325,7 @@ class MemoryEffects:
         """Record an abandoned effect as unknown."""
         now = datetime.now(UTC)
         self._change(kept, state="unknown", ended_at=kept.entry.ended_at or now, check_at=now)
-        self._changes.tell([of_effect(kept.entry.id), EFFECTS])
+        self._changes.notify([of_effect(kept.entry.id), EFFECTS])
 
     def _keep_outcome(self, kept: _Kept) -> None:
         """Keep the outcome of a call whose log is about to be removed."""

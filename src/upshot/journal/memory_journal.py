@@ -78,10 +78,10 @@ from upshot.journal.shared import (
     Stop,
     Submission,
     Unsent,
+    duplicate_id_error,
     handed_over,
     is_past_key,
     redacted_submission,
-    taken_id,
     tool_of,
     withdrawals_of,
 )
@@ -103,8 +103,8 @@ from upshot.state.turns import (
     committed_turns,
     folded,
     read_conversation,
-    spent_in_all,
     summarised,
+    used_in_all_measured,
 )
 
 T = TypeVar("T")
@@ -278,7 +278,7 @@ class MemoryJournal(MemoryEffects, MemoryNotes):
             else:
                 self._note_end(event, log)
         if self._watches:
-            self._changes.tell([of_run(event.run_id)])
+            self._changes.notify([of_run(event.run_id)])
 
     def _note_end(self, event: Event, log: MemoryLog) -> None:
         """Record the start or the end of a session."""
@@ -356,16 +356,16 @@ class MemoryJournal(MemoryEffects, MemoryNotes):
         log.events.append(event)
         self._note(event, log)
         self._note_call(event)
-        self._changes.tell([of_run(run_id)])
+        self._changes.notify([of_run(run_id)])
 
     def watch(self, *topics: str) -> Watch:
         """See ``SharedJournal.watch``."""
         self._open()
         return self._changes.watch(*topics)
 
-    def is_shown(self, run_id: str) -> bool:
-        """See ``SharedJournal.is_shown``."""
-        return self._pieces.is_shown(run_id)
+    def is_watched(self, run_id: str) -> bool:
+        """See ``SharedJournal.is_watched``."""
+        return self._pieces.is_watched(run_id)
 
     def show(self, event: Event) -> None:
         """See ``SharedJournal.show``."""
@@ -511,7 +511,7 @@ class MemoryJournal(MemoryEffects, MemoryNotes):
     async def used_elsewhere(self, id: str, *, without: str, answers: bool = False) -> Spent:
         """Sum what the runs of a conversation used, except for *without* and its child runs."""
         runs, logs = self._runs_of(id), self._logs
-        return spent_in_all(
+        return used_in_all_measured(
             runs, lambda one: folded(logs[one].events), without=without, answers=answers
         )
 
@@ -525,7 +525,7 @@ class MemoryJournal(MemoryEffects, MemoryNotes):
         if answer.item in (asks := self._asks.get(answer.run_id, {})):
             left = {item: one for item, one in asks.items() if item != answer.item}
             self._asks[answer.run_id] = left
-        self._changes.tell([placed_answers_topic(answer.run_id)])
+        self._changes.notify([placed_answers_topic(answer.run_id)])
         return kept.setdefault(answer.item, answer)
 
     def _pop_questions(self, effect_id: str) -> set[str]:
@@ -627,7 +627,7 @@ class MemoryJournal(MemoryEffects, MemoryNotes):
         """See ``SharedJournal.place_stop``."""
         self._open()
         self._stops.setdefault(stop.run_id, {}).setdefault(stop.kind, stop)
-        self._changes.tell([placed_answers_topic(stop.run_id)])
+        self._changes.notify([placed_answers_topic(stop.run_id)])
         self._make_due(self._root_of(stop.run_id), stop.kind)
 
     async def submit(self, new: Submission) -> Submission:
@@ -636,7 +636,7 @@ class MemoryJournal(MemoryEffects, MemoryNotes):
         if new.key and (standing := self._find_by_key(new.key)) is not None:
             return standing
         if new.run_id in logs:
-            raise taken_id(new.run_id)
+            raise duplicate_id_error(new.run_id)
         self._check_owner(new)
         if new.key:
             self._keys[new.key] = new, None
@@ -644,7 +644,7 @@ class MemoryJournal(MemoryEffects, MemoryNotes):
         now = self._submitted_at[new.run_id] = datetime.now(UTC)
         self._submissions[new.run_id] = new
         self._due[new.run_id] = _Due(new.at or now, "submitted")
-        self._changes.tell([DUE])
+        self._changes.notify([DUE])
         return new
 
     def _check_owner(self, new: Submission) -> None:
@@ -676,7 +676,7 @@ class MemoryJournal(MemoryEffects, MemoryNotes):
         if log is not None and not log.events and run_id in self._submissions:
             for known in (self._logs, self._submissions, self._submitted_at, self._due):
                 known.pop(run_id, None)
-            self._changes.tell([of_run(run_id)])
+            self._changes.notify([of_run(run_id)])
 
     async def due_runs(
         self,
@@ -729,7 +729,7 @@ class MemoryJournal(MemoryEffects, MemoryNotes):
             # On a release, the log's own time for the run to become due takes precedence.
             if due is None or (reason != "released" and at < due.at):
                 self._due[run_id] = _Due(at, reason)
-            self._changes.tell([DUE])
+            self._changes.notify([DUE])
 
     def _is_open(self, run_id: str, log: MemoryLog) -> bool:
         """Whether it was submitted or has started, has not ended, and is not a child run."""
@@ -822,7 +822,7 @@ class MemoryJournal(MemoryEffects, MemoryNotes):
         for run_id in run_ids:
             events = self._logs[run_id].events
             events[:] = [await with_seed_of(event, self.seed_messages) for event in events]
-            self._changes.tell([of_run(run_id)])
+            self._changes.notify([of_run(run_id)])
         return run_ids
 
     def _redact(self, run_id: str, by: str, at: datetime) -> None:

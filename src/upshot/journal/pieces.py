@@ -68,7 +68,7 @@ def pieces_of(run_id: str) -> str:
     return f"show:{run_id}"
 
 
-def shown_run(topic: str) -> str | None:
+def run_of_topic(topic: str) -> str | None:
     """Return the run of a topic of pieces, None for another topic."""
     kind, _, run_id = topic.partition(":")
     return run_id if kind == "show" else None
@@ -99,7 +99,7 @@ class Pieces:
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
 
-    def want(self, written: AbstractSet[str], shown: AbstractSet[str]) -> None:
+    def note_commit(self, written: AbstractSet[str], shown: AbstractSet[str]) -> None:
         """Record what a commit reported: the runs it wrote, and which of them have watchers."""
         # Replaced, never changed: another thread may be reading it.
         self.wanted = (self.wanted - written) | shown
@@ -107,7 +107,7 @@ class Pieces:
             # Start early, so that the store is connected when the first piece arrives.
             self._begin()
 
-    def is_shown(self, run_id: str) -> bool:
+    def is_watched(self, run_id: str) -> bool:
         """Whether the pieces of a run are watched."""
         return run_id in self.wanted or pieces_of(run_id) in self._changes.watches
 
@@ -163,7 +163,7 @@ class Pieces:
         # A process that starts to watch its own run reads pieces back that it stored itself.
         last = _place(before[-1]) if before else (0, 0)
         self._kept[run_id] = [*before, *(one for one in events if _place(one) > last)]
-        self._changes.tell([pieces_of(run_id)])
+        self._changes.notify([pieces_of(run_id)])
 
     def _run(self) -> None:
         assert self._open_store is not None

@@ -399,7 +399,7 @@ class SharedJournal(Protocol):
         """
         ...
 
-    def is_shown(self, run_id: str) -> bool:
+    def is_watched(self, run_id: str) -> bool:
         """Whether the pieces of a run's replies are being watched, as of its last commit."""
         ...
 
@@ -671,7 +671,7 @@ class OtherUser(Misuse):
         )
 
 
-def taken_id(run_id: str) -> Misuse:
+def duplicate_id_error(run_id: str) -> Misuse:
     """Return the exception for a submission with the id of another run."""
     return Misuse(
         f"the journal has a run {run_id!r} already: leave the run_id of the request empty, or "

@@ -179,7 +179,7 @@ class Changes:
                 else:
                     self.watches.pop(topic, None)
 
-    def tell(self, topics: Iterable[str] | None) -> None:
+    def notify(self, topics: Iterable[str] | None) -> None:
         """Wake the waiters for any of these topics; None is all."""
         for topic in list(self.watches) if topics is None else topics:
             for watch in self.watches.get(topic, ()):
@@ -191,7 +191,7 @@ class Changes:
             self._is_closed = True
             if self._listener is not None:
                 self._listener.wake()
-        self.tell(None)
+        self.notify(None)
         if self._listener is not None:
             # The listener may be blocked connecting to a server that does not answer.
             await asyncio.wait({asyncio.wrap_future(self._ended)}, timeout=_ENDING_S)
@@ -199,9 +199,9 @@ class Changes:
     def _run_listener(self, listener: Listener) -> None:
         try:
             while not self._is_closed:
-                told = listener.wait([*self.watches])
-                if told is None or told:
-                    self.tell(told)
+                changed = listener.wait([*self.watches])
+                if changed is None or changed:
+                    self.notify(changed)
         finally:
             listener.close()
             self._ended.set_result(None)

@@ -398,7 +398,7 @@ class _Exchange:
         unpacker = self._unpacker
         assert unpacker is not None
         while True:
-            if piece := unpacker.take():
+            if piece := unpacker.next_piece():
                 # A few bytes may unpack to many: other tasks get a turn in between.
                 await asyncio.sleep(0)
                 return piece
@@ -435,15 +435,15 @@ class _Exchange:
 
     def _to_transport_error(self, error: Exception) -> TransportError:
         """Convert *error* to a TransportError."""
-        told = to_transport_error(error, phase=self._phase, reused=self._reused)
-        if told is None:
+        transport_error = to_transport_error(error, phase=self._phase, reused=self._reused)
+        if transport_error is None:
             return self._error("protocol", str(error) or type(error).__name__)
         # aiohttp does not say which limit it was: connecting had the smaller of the two.
-        if told.kind == "timeout" and told.phase == "unsent":
+        if transport_error.kind == "timeout" and transport_error.phase == "unsent":
             connect_s, total_s = self._timeouts.connect_s, self._timeouts.total_s
             is_total = connect_s is None or (total_s is not None and total_s < connect_s)
-            told.limit = "total_s" if is_total else "connect_s"
-        return told
+            transport_error.limit = "total_s" if is_total else "connect_s"
+        return transport_error
 
     def _error(
         self, kind: FailureKind, reason: str, *, limit: LimitName | None = None

@@ -190,17 +190,17 @@ def _retry_order(reply: ModelResponse) -> tuple[bool, float]:
 
 
 def _to_account(name: str, reply: ModelResponse) -> JsonObject:
-    told: JsonObject = {"model": name, "duration_ms": reply.duration_ms}
+    account: JsonObject = {"model": name, "duration_ms": reply.duration_ms}
     error = reply.error
     if error is not None:
-        told |= {"code": str(error.code), "message": error.message}
+        account |= {"code": str(error.code), "message": error.message}
         if error.status_code is not None:
-            told["status_code"] = error.status_code
+            account["status_code"] = error.status_code
     if reply.usage:
-        told["usage"] = msgspec.to_builtins(reply.usage)
+        account["usage"] = msgspec.to_builtins(reply.usage)
     if reply.cost is not None:
-        told["cost"] = float(reply.cost)
-    return told
+        account["cost"] = float(reply.cost)
+    return account
 
 
 def _items_of(model: Model, request: ModelRequest) -> AsyncIterator[StreamItem]:

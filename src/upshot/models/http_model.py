@@ -13,7 +13,7 @@ from urllib.parse import quote, urlsplit
 from msgspec.structs import replace
 
 from upshot.clock import SYSTEM_CLOCK
-from upshot.contract.base.checks import shown_address
+from upshot.contract.base.checks import safe_address
 from upshot.contract.base.enums import ErrorCode, FinishReason, Origin
 from upshot.contract.base.secrets import Secrets, credentials_in
 from upshot.contract.base.structs import Json, JsonObject
@@ -101,7 +101,7 @@ class Endpoint:
         }
 
     def __repr__(self) -> str:
-        return f"Endpoint({self.provider.name!r}, {shown_address(self.url)!r})"
+        return f"Endpoint({self.provider.name!r}, {safe_address(self.url)!r})"
 
     def url_of(self, model: str, *, stream: bool) -> str:
         """Return the whole address of a request.
@@ -210,7 +210,7 @@ def _to_url(provider: Provider, base_url: str | None) -> str:
         parts, is_usable = urlsplit(""), False
     if not is_usable:
         wanted = "give an address such as http://localhost:8000/v1"
-        raise Misuse(f"base_url is {shown_address(base_url)!r}: {wanted}")
+        raise Misuse(f"base_url is {safe_address(base_url)!r}: {wanted}")
     path = parts.path.rstrip("/") or _VERSIONS.get(provider.surface, "/v1")
     if not path.endswith(ending):
         path += ending
@@ -258,12 +258,12 @@ _PHASES: Final[dict[FailurePhase, str]] = {
 
 def to_agent_error(fault: TransportError, endpoint: Endpoint, timeouts: Timeouts) -> AgentError:
     """Return the error value for *fault*, with advice in its message."""
-    where = shown_address(endpoint.url)
+    where = safe_address(endpoint.url)
     text = _FAILURES[fault.kind].format(where=where, reason=fault.reason)
     if fault.limit is not None:
         limit_s = getattr(timeouts, fault.limit)
-        said = _PASSED_LIMITS[fault.limit].format(where=where, limit_s=limit_s)
-        text = f"{said}; Timeouts({fault.limit}=...) allows more"
+        reason = _PASSED_LIMITS[fault.limit].format(where=where, limit_s=limit_s)
+        text = f"{reason}; Timeouts({fault.limit}=...) allows more"
     return AgentError(
         ErrorCode.TIMEOUT if fault.kind == "timeout" else ErrorCode.SERVER_ERROR,
         f"{text} ({_PHASES[fault.phase]})",
@@ -289,7 +289,7 @@ def _hint(error: AgentError, endpoint: Endpoint, model: str, *, sent: bool) -> s
             return f"check the name in {model!r}; `ollama pull` fetches a model"
         return f"check the name in {model!r}"
     if error.status_code in (404, 405) and error.code == ErrorCode.INVALID_REQUEST:
-        return f"is base_url right? {shown_address(endpoint.url)} was asked"
+        return f"is base_url right? {safe_address(endpoint.url)} was asked"
     return ""
 
 
@@ -381,7 +381,7 @@ class HttpModel:
         self._name = self._billed if usual else f"{self._provider}-{self._surface}:{model}"
 
     def __repr__(self) -> str:
-        return f"HttpModel({self.name!r}, {shown_address(self._endpoint.url)!r})"
+        return f"HttpModel({self.name!r}, {safe_address(self._endpoint.url)!r})"
 
     @property
     def name(self) -> str:
@@ -439,10 +439,10 @@ class HttpModel:
                         async for _ in reply.read_large(chunk):
                             pass
                     else:
-                        reply.take(chunk)
+                        reply.feed(chunk)
                     if reply.is_over:
                         break
-                response = await reply.ended(renamed)
+                response = await reply.finish(renamed)
         # Here, and in stream, a network failure becomes a value: transports raise, models do not.
         # Misuse is the caller's mistake and is raised; a cancellation is not an Exception.
         except UpshotError:
@@ -471,11 +471,11 @@ class HttpModel:
                         async for piece in reply.read_large(chunk):
                             yield self._to_item(piece, renamed)
                     else:
-                        for piece in reply.take(chunk):
+                        for piece in reply.feed(chunk):
                             yield self._to_item(piece, renamed)
                     if reply.is_over:
                         break
-                response = await reply.ended(renamed)
+                response = await reply.finish(renamed)
         except UpshotError:
             raise
         except Exception as exception:
@@ -560,10 +560,10 @@ class HttpModel:
         fault = to_transport_error(exception, phase=phase)
         if fault is None:
             error = classify_error(exception=exception, provider=self._provider)
-            said = (
-                f"the exchange with {shown_address(self._endpoint.url)} broke off: {error.message}"
+            text = (
+                f"the exchange with {safe_address(self._endpoint.url)} broke off: {error.message}"
             )
-            error = replace(error, message=said, details={**error.details, "phase": phase})
+            error = replace(error, message=text, details={**error.details, "phase": phase})
         else:
             error = to_agent_error(fault, self._endpoint, self._timeouts)
         if reply is not None:
@@ -658,7 +658,7 @@ class _Reply:
         # Whether to leave the rest of the body unread.
         self.is_over = False
 
-    def take(self, chunk: bytes) -> Sequence[_Piece]:
+    def feed(self, chunk: bytes) -> Sequence[_Piece]:
         """Read the next bytes of the body and return their content: usage, then the deltas."""
         self._size += len(chunk)
         if self._status >= 300:
@@ -685,7 +685,7 @@ class _Reply:
     async def read_large(self, chunk: bytes) -> AsyncIterator[_Piece]:
         """Read many bytes, giving other tasks of the loop a turn in between."""
         for start in range(0, len(chunk), _TURN_BYTES):
-            for piece in self.take(chunk[start : start + _TURN_BYTES]):
+            for piece in self.feed(chunk[start : start + _TURN_BYTES]):
                 yield piece
             if self.is_over:
                 return
@@ -702,7 +702,7 @@ class _Reply:
         )
         return []
 
-    async def ended(self, renamed: Renamed) -> ModelResponse:
+    async def finish(self, renamed: Renamed) -> ModelResponse:
         """Return the response at the end of the body; a large one is parsed in a thread."""
         if self._size < _LARGE_BYTES:
             return renamed(self.end())
@@ -723,7 +723,7 @@ class _Reply:
         return self._reader.fail(
             AgentError(
                 ErrorCode.INVALID_REQUEST,
-                f"the server redirects to {shown_address(target)}; redirects are not followed: set "
+                f"the server redirects to {safe_address(target)}; redirects are not followed: set "
                 "base_url to it",
                 status_code=self._status,
                 origin=Origin.MODEL,

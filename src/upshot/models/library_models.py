@@ -54,7 +54,7 @@ from upshot.models.http_model import ApiKey, Renamed, close_reader
 from upshot.models.prices import Prices
 from upshot.models.transport import Timeouts
 from upshot.native.completion import read_completion, with_cache, with_thoughts
-from upshot.native.objects import as_amount, as_json, find_headers, find_rate_limit, look
+from upshot.native.objects import as_amount, as_json, find_headers, find_rate_limit, look_up
 from upshot.wire.chat import PLAIN, ChatDialect, ChatEncoder
 from upshot.wire.decoding import as_list, as_object, as_text, encode_json, parse_json, with_output
 from upshot.wire.encoding import to_delta
@@ -265,11 +265,11 @@ class LibraryModel(ABC):
         self._secrets = credentials_in(url=url or "", headers=headers or {}, words=words)
 
     def _cost_of(self, response: ModelResponse) -> Cost | None:
-        told = response.cost
-        if told is not None and (not told.estimated or not self._has_own_prices):
-            return told
+        cost = response.cost
+        if cost is not None and (not cost.estimated or not self._has_own_prices):
+            return cost
         unpriced = replace(response, cost=None)
-        return self._prices.cost_of(unpriced, self.name, at=self._clock.now()) or told
+        return self._prices.cost_of(unpriced, self.name, at=self._clock.now()) or cost
 
 
 def require_library(module: str, *, extra: str) -> None:
@@ -375,8 +375,8 @@ class LiteLLMModel(LibraryModel):
         """Return the unset environment variable that it needs, None if it can be called."""
         if self._key is not None:
             return None
-        told = _call(self._imported(), "validate_environment", self._model)
-        missing = as_list(as_object(told).get("missing_keys"))
+        report = _call(self._imported(), "validate_environment", self._model)
+        missing = as_list(as_object(report).get("missing_keys"))
         return next((as_text(name) for name in missing if "KEY" in as_text(name)), None)
 
     async def _ask(self, arguments: JsonObject) -> object:
@@ -386,8 +386,8 @@ class LiteLLMModel(LibraryModel):
             asked = key()
             key = await asked if isawaitable(asked) else asked
             self._hide(key, *self._reached)
-        told = {**self._given, "api_key": key}
-        given = {name: value for name, value in told.items() if value is not None}
+        keywords = {**self._given, "api_key": key}
+        given = {name: value for name, value in keywords.items() if value is not None}
         # Its own retries would multiply with upshot's.
         return await module.acompletion(**{"max_retries": 0, **given, **arguments})
 
@@ -478,7 +478,7 @@ class LiteLLMModel(LibraryModel):
 
 def _call(module: object, name: str, model: str) -> Json:
     """Return a LiteLLM function's value for *model*, None if it does not know the model."""
-    function = look(module, name)
+    function = look_up(module, name)
     if not callable(function):
         return None
     try:
@@ -651,13 +651,13 @@ class AISuiteModel(LibraryModel):
         usage = response.usage
         if self._provider in _WITHOUT_CACHE:
             usage = with_cache(usage)
-        told = replace(response, usage=usage)
-        told = replace(told, cost=self._cost_of(told))
+        corrected = replace(response, usage=usage)
+        corrected = replace(corrected, cost=self._cost_of(corrected))
         unknown: list[Json] = [
-            *(name for name in _TOLD_ELSEWHERE if getattr(told, name) is None),
+            *(name for name in _TOLD_ELSEWHERE if getattr(corrected, name) is None),
             *(name for name in _COUNTS if getattr(usage, name) is None),
         ]
-        return replace(told, provider_data={**told.provider_data, "unknown": unknown})
+        return replace(corrected, provider_data={**corrected.provider_data, "unknown": unknown})
 
 
 def _cannot_stream(response: ModelResponse) -> bool:

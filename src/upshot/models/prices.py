@@ -128,11 +128,15 @@ class Prices:
         self, response: ModelResponse, name: str, billing: Billing, at: datetime
     ) -> Price | None:
         provider, _, asked = name.partition(":")
-        said = response.provider_data.get("model")
+        reported = response.provider_data.get("model")
         # If the caller has a price for the requested name, use it, whatever the reply calls the
         # model.
-        if isinstance(said, str) and said not in ("", asked) and self._find_own(name) is None:
-            price = self.find(f"{provider}:{said}", at=at, service=billing.service)
+        if (
+            isinstance(reported, str)
+            and reported not in ("", asked)
+            and self._find_own(name) is None
+        ):
+            price = self.find(f"{provider}:{reported}", at=at, service=billing.service)
             if price is not None:
                 return price
         return self.find(name, at=at, service=billing.service)

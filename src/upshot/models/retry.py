@@ -104,8 +104,8 @@ def judged(response: ModelResponse, *, allow_empty: bool = False) -> ModelRespon
     if finish is _ABORTED:
         error = AgentError(ErrorCode.CANCELED, "the reply was aborted")
     elif finish is _ERROR:
-        said = "the model stopped with an error"
-        error = AgentError(ErrorCode.SERVER_ERROR, said, retryable=True)
+        text = "the model stopped with an error"
+        error = AgentError(ErrorCode.SERVER_ERROR, text, retryable=True)
     elif not _is_empty(response):
         return response
     elif finish is _FILTER:
@@ -114,8 +114,8 @@ def judged(response: ModelResponse, *, allow_empty: bool = False) -> ModelRespon
         return response
     else:
         why = _CUT_SHORT if finish is _LENGTH else ""
-        said = f"the model replied with nothing: no text, no call, no refusal{why}"
-        error = AgentError(ErrorCode.EMPTY_REPLY, said, retryable=True)
+        text = f"the model replied with nothing: no text, no call, no refusal{why}"
+        error = AgentError(ErrorCode.EMPTY_REPLY, text, retryable=True)
     return replace(response, error=error)
 
 
@@ -243,9 +243,9 @@ class _Tries:
             return False
         if self._on_retry is not None:
             # Before the wait: if the process dies in it, the log has the failed try and its usage.
-            told = self._on_retry(self.count, wait_s, response)
-            if told is not None:
-                await told
+            notified = self._on_retry(self.count, wait_s, response)
+            if notified is not None:
+                await notified
         await self._clock.sleep(wait_s)
         self.count += 1
         return True

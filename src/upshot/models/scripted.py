@@ -159,7 +159,7 @@ class ScriptedModel:
             yield to_delta(index, call)
         yield response
 
-    def go_on_after(
+    def skip_played(
         self, replies: Iterable[ModelResponse], *, conversation: MessageList | None = None
     ) -> None:
         """Skip the replies that a resumed run has already played; never goes back.
@@ -171,8 +171,8 @@ class ScriptedModel:
         place = 0
         for reply in replies:
             # Replies made here have their position: earlier runs may have played some before.
-            said = reply.provider_data.get(_POSITION)
-            place = said if isinstance(said, int) else place + 1
+            position = reply.provider_data.get(_POSITION)
+            place = position if isinstance(position, int) else place + 1
         if self._per_conversation and conversation is not None:
             place = max(place, self._place_in(conversation))
             # Stored with the conversation, so that it lives as long.
@@ -235,8 +235,10 @@ class ScriptedModel:
                 provider_data=data,
             )
         if isinstance(reply, str):
-            said = (Text(reply),) if reply else ()
-            return _make_response(parts=said, finish_reason=_STOP, usage=usage, provider_data=data)
+            parts_of_text = (Text(reply),) if reply else ()
+            return _make_response(
+                parts=parts_of_text, finish_reason=_STOP, usage=usage, provider_data=data
+            )
         return _make_response(
             parts=(reply,) if isinstance(reply, ToolCall) else tuple(reply),
             finish_reason=_TOOL_USE,

@@ -161,7 +161,7 @@ async def decode_body(pieces: AsyncIterator[bytes], coding: str) -> AsyncIterato
             continue
         unpacker.feed(packed)
         try:
-            while piece := unpacker.take():
+            while piece := unpacker.next_piece():
                 yield piece
                 # Give other tasks a turn: a few bytes may unpack to many.
                 await asyncio.sleep(0)
@@ -208,7 +208,7 @@ class Unpacker:
             self.is_over = False
         self._packed += packed
 
-    def take(self) -> bytes:
+    def next_piece(self) -> bytes:
         """Return the next unpacked piece; b"" if more input is needed."""
         stream = self._stream
         if stream is None or self.is_over:
@@ -263,10 +263,10 @@ def to_transport_error(
 
 def _kind_of(causes: tuple[BaseException, ...]) -> tuple[FailureKind, str, LimitName | None] | None:
     names = {each.__name__ for cause in causes for each in type(cause).__mro__}
-    said = _words_of(causes[-1])
+    words = _words_of(causes[-1])
     # Before the causes, which would only name the failure below the proxy.
     if any(part in name for part in _PROXY_NAMES for name in names):
-        return "proxy", said, None
+        return "proxy", words, None
     for cause in causes:
         for classes, kind in _KIND_CLASSES:
             if isinstance(cause, classes):
@@ -278,7 +278,7 @@ def _kind_of(causes: tuple[BaseException, ...]) -> tuple[FailureKind, str, Limit
             return "timeout", "it took too long", limit
     for parts, kind in _KIND_NAMES:
         if any(part in name for part in parts for name in names):
-            return kind, said, None
+            return kind, words, None
     return None
 
 
@@ -295,9 +295,9 @@ def _reason_of(kind: FailureKind, cause: BaseException, causes: tuple[BaseExcept
 def _words_of(exception: BaseException) -> str:
     """Return its message in one line, or its class name if it has none."""
     # aiohttp's parser puts "400, message:" before its message.
-    said = getattr(exception, "message", None)
+    message = getattr(exception, "message", None)
     return (
-        " ".join((said if isinstance(said, str) else str(exception)).split())
+        " ".join((message if isinstance(message, str) else str(exception)).split())
         or type(exception).__name__
     )
 

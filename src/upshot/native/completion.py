@@ -24,7 +24,7 @@ from upshot.native.objects import (
     as_json,
     as_text,
     find_headers,
-    look,
+    look_up,
 )
 from upshot.wire.decoding import encode_json
 from upshot.wire.reader import read_response
@@ -40,7 +40,7 @@ def read_completion(native: object) -> ModelResponse:
         The reply; its ``raw`` is *native*. A cost that LiteLLM calculated is marked as estimated.
         Never raises.
     """
-    provider = as_text(look(native, "_hidden_params", "custom_llm_provider"))
+    provider = as_text(look_up(native, "_hidden_params", "custom_llm_provider"))
     response = read_response(
         "chat",
         status=200,
@@ -49,10 +49,10 @@ def read_completion(native: object) -> ModelResponse:
         provider=provider,
         mode="json",
     )
-    ident = as_text(look(native, "id"))
+    ident = as_text(look_up(native, "id"))
     more: JsonObject = {"response_id": ident} if ident else {}
-    elapsed_ms = as_amount(look(native, "_response_ms"))
-    estimate = as_amount(look(native, "_hidden_params", "response_cost"))
+    elapsed_ms = as_amount(look_up(native, "_response_ms"))
+    estimate = as_amount(look_up(native, "_hidden_params", "response_cost"))
     return msgspec.structs.replace(
         response,
         parts=with_thoughts(response, _thinking(native, provider)),
@@ -85,44 +85,44 @@ def with_thoughts(response: ModelResponse, thoughts: tuple[Reasoning, ...]) -> t
 def read_completion_message(message: object) -> JsonObject:
     """Return the JSON of a completion's message: content, refusal, reasoning and calls."""
     form: JsonObject = {
-        "role": as_text(look(message, "role")) or "assistant",
-        "content": as_json(look(message, "content")),
-        "refusal": as_text(look(message, "refusal")),
-        "reasoning_content": as_text(look(message, "reasoning_content")),
-        "tool_calls": [_call(call) for call in as_items(look(message, "tool_calls"))],
+        "role": as_text(look_up(message, "role")) or "assistant",
+        "content": as_json(look_up(message, "content")),
+        "refusal": as_text(look_up(message, "refusal")),
+        "reasoning_content": as_text(look_up(message, "reasoning_content")),
+        "tool_calls": [_call(call) for call in as_items(look_up(message, "tool_calls"))],
     }
     return {name: value for name, value in form.items() if value not in (None, "", [])}
 
 
 def _document(native: object) -> JsonObject:
-    choices = as_items(look(native, "choices"))
+    choices = as_items(look_up(native, "choices"))
     choice = choices[0] if choices else None
     document: JsonObject = {
-        "id": as_text(look(native, "id")),
-        "model": as_text(look(native, "model")),
+        "id": as_text(look_up(native, "id")),
+        "model": as_text(look_up(native, "model")),
     }
     if choice is not None:
         document["choices"] = [
             {
                 "index": 0,
-                "finish_reason": as_text(look(choice, "finish_reason")),
-                "message": read_completion_message(look(choice, "message")),
+                "finish_reason": as_text(look_up(choice, "finish_reason")),
+                "message": read_completion_message(look_up(choice, "message")),
             }
         ]
-    if usage := _usage(look(native, "usage")):
+    if usage := _usage(look_up(native, "usage")):
         document["usage"] = usage
-    if isinstance(error := as_json(look(native, "error")), dict):
+    if isinstance(error := as_json(look_up(native, "error")), dict):
         document["error"] = error
     return document
 
 
 def _call(call: object) -> JsonObject:
     return {
-        "id": as_text(look(call, "id")),
+        "id": as_text(look_up(call, "id")),
         "type": "function",
         "function": {
-            "name": as_text(look(call, "function", "name")),
-            "arguments": as_arguments(look(call, "function", "arguments")),
+            "name": as_text(look_up(call, "function", "name")),
+            "arguments": as_arguments(look_up(call, "function", "arguments")),
         },
     }
 
@@ -130,27 +130,27 @@ def _call(call: object) -> JsonObject:
 def _usage(usage: object) -> JsonObject:
     """Return the usage as JSON; empty if all counts are zero, which LiteLLM writes for unknown."""
     prompt, completion = (
-        look(usage, f"{side}_tokens_details") for side in ("prompt", "completion")
+        look_up(usage, f"{side}_tokens_details") for side in ("prompt", "completion")
     )
     form: dict[str, Json] = {
-        name: as_count(look(usage, name))
+        name: as_count(look_up(usage, name))
         for name in ("prompt_tokens", "completion_tokens", "total_tokens")
     }
     if not any(form.values()):
         return {}
-    written = look(prompt, "cache_creation_tokens")
-    written = look(prompt, "cache_write_tokens") if written is None else written
-    cost = as_amount(look(usage, "cost"))
+    written = look_up(prompt, "cache_creation_tokens")
+    written = look_up(prompt, "cache_write_tokens") if written is None else written
+    cost = as_amount(look_up(usage, "cost"))
     return {
         **form,
         "prompt_tokens_details": {
-            "cached_tokens": as_count(look(prompt, "cached_tokens")),
+            "cached_tokens": as_count(look_up(prompt, "cached_tokens")),
             "cache_write_tokens": as_count(written),
-            "audio_tokens": as_count(look(prompt, "audio_tokens")),
+            "audio_tokens": as_count(look_up(prompt, "audio_tokens")),
         },
         "completion_tokens_details": {
-            "reasoning_tokens": as_count(look(completion, "reasoning_tokens")),
-            "audio_tokens": as_count(look(completion, "audio_tokens")),
+            "reasoning_tokens": as_count(look_up(completion, "reasoning_tokens")),
+            "audio_tokens": as_count(look_up(completion, "audio_tokens")),
         },
         "cost": None if cost is None else float(cost),
     }
@@ -158,14 +158,16 @@ def _usage(usage: object) -> JsonObject:
 
 def _thinking(native: object, provider: str) -> tuple[Reasoning, ...]:
     """Return Anthropic's signed thoughts, which LiteLLM keeps in a separate field."""
-    choices = as_items(look(native, "choices"))
-    blocks = as_items(look(choices[0], "message", "thinking_blocks")) if choices else []
+    choices = as_items(look_up(native, "choices"))
+    blocks = as_items(look_up(choices[0], "message", "thinking_blocks")) if choices else []
     return tuple(
         Reasoning(
-            text=as_text(look(block, "thinking")),
-            signature=as_text(look(block, "signature")) or as_text(look(block, "data")) or None,
+            text=as_text(look_up(block, "thinking")),
+            signature=as_text(look_up(block, "signature"))
+            or as_text(look_up(block, "data"))
+            or None,
             provider=provider,
-            redacted=look(block, "type") == "redacted_thinking",
+            redacted=look_up(block, "type") == "redacted_thinking",
         )
         for block in blocks
     )

@@ -34,7 +34,7 @@ from upshot.native.objects import (
     find_headers,
     find_rate_limit,
     find_texts,
-    look,
+    look_up,
 )
 from upshot.wire.accumulator import parse_finish_reason
 from upshot.wire.error_classification import classify_error
@@ -52,19 +52,19 @@ def read_pi_message(message: object) -> ModelResponse:
     Returns:
         The reply. pi's input excludes cached tokens; here they are included. Never raises.
     """
-    provider = as_text(look(message, "provider"))
-    parts = as_items(look(message, "content"))
-    stop = as_text(look(message, "stopReason"))
+    provider = as_text(look_up(message, "provider"))
+    parts = as_items(look_up(message, "content"))
+    stop = as_text(look_up(message, "stopReason"))
     named = find_texts(
         message, provider="provider", model="model", api="api", finish_raw="stopReason"
     )
     answered = find_texts(message, model="responseModel", response_id="responseId")
     usage = _usage(message)
-    error = _error(stop, as_text(look(message, "errorMessage")), provider)
+    error = _error(stop, as_text(look_up(message, "errorMessage")), provider)
     return ModelResponse(
         parts=tuple(_parts_of(parts, provider)),
         usage=usage,
-        cost=_cost(look(message, "usage", "cost")) if usage else None,
+        cost=_cost(look_up(message, "usage", "cost")) if usage else None,
         finish_reason=parse_finish_reason(stop),
         error=error,
         rate_limit=limited_by(error, None),
@@ -75,9 +75,9 @@ def read_pi_message(message: object) -> ModelResponse:
 
 def _parts_of(items: list[object], provider: str) -> Iterator[Part]:
     for item in items:
-        match look(item, "type"):
+        match look_up(item, "type"):
             case "text":
-                if text := as_text(look(item, "text")):
+                if text := as_text(look_up(item, "text")):
                     yield Text(text)
             case "thinking":
                 yield _thought(item, provider)
@@ -89,31 +89,31 @@ def _parts_of(items: list[object], provider: str) -> Iterator[Part]:
 
 def _call(part: object) -> ToolCall:
     return ToolCall(
-        as_text(look(part, "id")),
-        as_text(look(part, "name")),
-        as_arguments(look(part, "arguments")),
-        as_text(look(part, "thoughtSignature")) or None,
+        as_text(look_up(part, "id")),
+        as_text(look_up(part, "name")),
+        as_arguments(look_up(part, "arguments")),
+        as_text(look_up(part, "thoughtSignature")) or None,
     )
 
 
 def _thought(part: object, provider: str) -> Reasoning:
     return Reasoning(
-        text=as_text(look(part, "thinking")),
-        signature=as_text(look(part, "thinkingSignature")) or None,
+        text=as_text(look_up(part, "thinking")),
+        signature=as_text(look_up(part, "thinkingSignature")) or None,
         provider=provider,
-        redacted=look(part, "redacted") is True,
+        redacted=look_up(part, "redacted") is True,
     )
 
 
 def _usage(message: object) -> Usage:
-    usage = look(message, "usage")
+    usage = look_up(message, "usage")
     names = ("input", "output", "cacheRead", "cacheWrite", "totalTokens")
-    taken, given, read, written, total = (as_count(look(usage, name)) for name in names)
+    taken, given, read, written, total = (as_count(look_up(usage, name)) for name in names)
     if not any((taken, given, read, written, total)):
         # pi initializes every count with zero, so all zeros means unknown.
         return Usage(api_calls=1, unmeasured_calls=1)
     # Google's input includes the cached tokens, and pi passes it on unchanged.
-    is_google = as_text(look(message, "api")).startswith("google")
+    is_google = as_text(look_up(message, "api")).startswith("google")
     includes_cached = (
         is_google and None not in (taken, given) and (taken or 0) + (given or 0) == total
     )
@@ -131,7 +131,7 @@ def _usage(message: object) -> Usage:
 
 def _cost(cost: object) -> Cost | None:
     names = ("input", "output", "cacheRead", "cacheWrite", "total")
-    taken, given, read, written, total = (as_amount(look(cost, name)) for name in names)
+    taken, given, read, written, total = (as_amount(look_up(cost, name)) for name in names)
     # pi writes 0 for a model without a price, so 0 does not mean free.
     if not any((taken, given, read, written, total)):
         return None
@@ -169,11 +169,11 @@ def read_smolagents_message(message: object) -> ModelResponse:
     Returns:
         The reply, read from the message and from the API's reply under ``raw``. Never raises.
     """
-    raw = look(message, "raw")
-    reply = read_completion(raw) if as_items(look(raw, "choices")) else _read_headers_only(raw)
-    text = read_smolagents_text(look(message, "content"))
-    calls = (read_call(call) for call in as_items(look(message, "tool_calls")))
-    usage = read_smolagents_usage(look(message, "token_usage"))
+    raw = look_up(message, "raw")
+    reply = read_completion(raw) if as_items(look_up(raw, "choices")) else _read_headers_only(raw)
+    text = read_smolagents_text(look_up(message, "content"))
+    calls = (read_call(call) for call in as_items(look_up(message, "tool_calls")))
+    usage = read_smolagents_usage(look_up(message, "token_usage"))
     return msgspec.structs.replace(
         reply,
         parts=(*reply.reasoning, *Message(Role.ASSISTANT, text).parts, *calls),
@@ -187,8 +187,8 @@ def read_smolagents_usage(usage: object) -> Usage:
     """Read a ``TokenUsage``; falsy if it has no figures."""
     return measured(
         Usage(
-            input_tokens=as_count(look(usage, "input_tokens")),
-            output_tokens=as_count(look(usage, "output_tokens")),
+            input_tokens=as_count(look_up(usage, "input_tokens")),
+            output_tokens=as_count(look_up(usage, "output_tokens")),
             api_calls=1,
         )
     )
@@ -198,7 +198,7 @@ def read_smolagents_text(content: object) -> str:
     """Return the text of a message's content: a string, or a list of parts."""
     if isinstance(content, list | tuple):
         parts = as_items(cast("object", content))
-        return "".join(as_text(look(part, "text")) for part in parts)
+        return "".join(as_text(look_up(part, "text")) for part in parts)
     if content is None or isinstance(content, str):
         return as_text(content)
     # Its dict() parses text that looks like JSON.
@@ -207,12 +207,12 @@ def read_smolagents_text(content: object) -> str:
 
 def read_call(call: object) -> ToolCall:
     """Read a tool call of a message (under ``function``) or of a step's memory."""
-    function = look(call, "function")
+    function = look_up(call, "function")
     inner = call if function is None else function
     return ToolCall(
-        as_text(look(call, "id")),
-        as_text(look(inner, "name")),
-        as_arguments(look(inner, "arguments")),
+        as_text(look_up(call, "id")),
+        as_text(look_up(inner, "name")),
+        as_arguments(look_up(inner, "arguments")),
     )
 
 

@@ -28,7 +28,7 @@ from upshot.native.objects import (
     find_rate_limit,
     find_texts,
     find_usage,
-    look,
+    look_up,
 )
 from upshot.wire.accumulator import parse_finish_reason, settle_finish
 from upshot.wire.headers import read_request_id
@@ -49,23 +49,23 @@ def read_langchain_message(message: object) -> ModelResponse:
         ``include_response_headers=True``, and a streamed reply has no usage unless the provider was
         asked for it. Never raises.
     """
-    told = look(message, "response_metadata")
-    provider = as_text(look(told, "model_provider"))
-    finish = next((word for name in _FINISHES if (word := as_text(look(told, name)))), "")
+    metadata = look_up(message, "response_metadata")
+    provider = as_text(look_up(metadata, "model_provider"))
+    finish = next((word for name in _FINISHES if (word := as_text(look_up(metadata, name)))), "")
     calls = tuple(_calls(message))
-    headers = find_headers(told)
-    facts = find_texts(told, provider="model_provider", model="model", response_id="id")
-    facts |= find_texts(told, model="model_name")
+    headers = find_headers(metadata)
+    facts = find_texts(metadata, provider="model_provider", model="model", response_id="id")
+    facts |= find_texts(metadata, model="model_name")
     named: dict[str, Json] = {"request_id": read_request_id(headers), "finish_raw": finish}
     raw: dict[str, Json] = {"raw_headers": {**headers}}
     return ModelResponse(
         parts=(
             *_thoughts(message, provider),
-            *Message(Role.ASSISTANT, read_langchain_text(look(message, "content"))).parts,
+            *Message(Role.ASSISTANT, read_langchain_text(look_up(message, "content"))).parts,
             *calls,
         ),
-        refusal=as_text(look(message, "additional_kwargs", "refusal")) or None,
-        usage=_usage(look(message, "usage_metadata")),
+        refusal=as_text(look_up(message, "additional_kwargs", "refusal")) or None,
+        usage=_usage(look_up(message, "usage_metadata")),
         finish_reason=settle_finish(parse_finish_reason(finish), calls=bool(calls)),
         rate_limit=find_rate_limit(headers),
         provider_data={name: value for name, value in {**facts, **named, **raw}.items() if value},
@@ -81,48 +81,54 @@ def read_langchain_text(content: object) -> str:
 
 
 def _text_of(block: object) -> str:
-    return as_text(look(block, "text")) if look(block, "type") in ("text", "output_text") else ""
+    return (
+        as_text(look_up(block, "text")) if look_up(block, "type") in ("text", "output_text") else ""
+    )
 
 
 def _thoughts(message: object, provider: str) -> Iterator[Part]:
-    blocks = [block for block in as_items(look(message, "content")) if not isinstance(block, str)]
+    blocks = [
+        block for block in as_items(look_up(message, "content")) if not isinstance(block, str)
+    ]
     found = [thought for block in blocks if (thought := _thought(block, provider)) is not None]
     yield from found
-    alone = as_text(look(message, "additional_kwargs", "reasoning_content"))
+    alone = as_text(look_up(message, "additional_kwargs", "reasoning_content"))
     if alone and not found:
         yield Reasoning(text=alone, provider=provider)
 
 
 def _thought(block: object, provider: str) -> Reasoning | None:
-    match look(block, "type"):
+    match look_up(block, "type"):
         case "thinking":
-            text = as_text(look(block, "thinking"))
-            signature = as_text(look(block, "signature"))
+            text = as_text(look_up(block, "thinking"))
+            signature = as_text(look_up(block, "signature"))
         case "redacted_thinking":
-            text, signature = "", as_text(look(block, "data"))
+            text, signature = "", as_text(look_up(block, "data"))
         case "reasoning":
-            summary = (as_text(look(part, "text")) for part in as_items(look(block, "summary")))
-            text = as_text(look(block, "reasoning")) or "".join(summary)
-            signature = as_text(look(block, "encrypted_content"))
-            signature = signature or as_text(look(block, "extras", "signature"))
+            summary = (
+                as_text(look_up(part, "text")) for part in as_items(look_up(block, "summary"))
+            )
+            text = as_text(look_up(block, "reasoning")) or "".join(summary)
+            signature = as_text(look_up(block, "encrypted_content"))
+            signature = signature or as_text(look_up(block, "extras", "signature"))
         case _:
             return None
     return Reasoning(
         text=text,
         signature=signature or None,
         provider=provider,
-        id=as_text(look(block, "id")),
-        redacted=look(block, "type") == "redacted_thinking",
+        id=as_text(look_up(block, "id")),
+        redacted=look_up(block, "type") == "redacted_thinking",
     )
 
 
 def _calls(message: object) -> Iterator[ToolCall]:
     for name in ("tool_calls", "invalid_tool_calls"):
-        for call in as_items(look(message, name)):
+        for call in as_items(look_up(message, name)):
             yield ToolCall(
-                as_text(look(call, "id")),
-                as_text(look(call, "name")),
-                as_arguments(look(call, "args")),
+                as_text(look_up(call, "id")),
+                as_text(look_up(call, "name")),
+                as_arguments(look_up(call, "args")),
             )
 
 
@@ -138,7 +144,7 @@ def _usage(usage: object) -> Usage:
         input_audio_tokens="input_token_details.audio",
         output_audio_tokens="output_token_details.audio",
     )
-    written = [as_count(look(usage, "input_token_details", name)) for name in _LIFETIMES]
+    written = [as_count(look_up(usage, "input_token_details", name)) for name in _LIFETIMES]
     if not found or not any(written):
         return found
     # Anthropic's cache writes are then reported by lifetime, with a total of 0.

@@ -21,7 +21,7 @@ from upshot.wire.rate_limits import find_rate_limit_state
 _MAX_COUNT: Final = 2**63
 
 
-def look(value: object, *path: str) -> object:
+def look_up(value: object, *path: str) -> object:
     """Look up *path* in *value*; each step is a key of a mapping or an attribute of an object.
 
     Returns:
@@ -72,13 +72,13 @@ def as_items(value: object) -> list[object]:
 
 def find_texts(value: object, **paths: str) -> JsonObject:
     """Return the texts at these dotted *paths* of *value*, by name, without missing ones."""
-    found = {name: as_text(look(value, *path.split("."))) for name, path in paths.items()}
+    found = {name: as_text(look_up(value, *path.split("."))) for name, path in paths.items()}
     return {name: text for name, text in found.items() if text}
 
 
 def find_usage(value: object, *, calls: int = 1, **paths: str) -> Usage:
     """Return the token counts at these dotted *paths* of *value*; unmeasured if all are unknown."""
-    found = {name: as_count(look(value, *path.split("."))) for name, path in paths.items()}
+    found = {name: as_count(look_up(value, *path.split("."))) for name, path in paths.items()}
     counts: dict[str, Any] = found
     return measured(Usage(**counts, api_calls=calls))
 
@@ -155,7 +155,7 @@ def find_headers(native: object) -> dict[str, str]:
     found: dict[str, str] = {}
     for source in _sources(native):
         for place in _PLACES:
-            read = _read(look(source, *place))
+            read = _read(look_up(source, *place))
             limits = [name for name in read if "ratelimit-" in name]
             if place is _REWRITTEN and not all(name.startswith(_COMMON) for name in limits):
                 # LiteLLM copies the provider's own limits to OpenAI's names: keep the originals.

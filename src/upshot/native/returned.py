@@ -49,7 +49,7 @@ from upshot.native.objects import (
     as_text,
     find_headers,
     find_rate_limit,
-    look,
+    look_up,
 )
 from upshot.wire.decoding import encode_json
 from upshot.wire.error_classification import classify_error
@@ -257,9 +257,9 @@ def _read_flat(fields: Mapping[str, object], now: float) -> AgentResult[Json]:
     form = to_contract_form(fields)
     is_response = not _RESPONSE_KEYS.isdisjoint(fields)
     if not isinstance(form.get("error"), Mapping | AgentError):
-        told = _reported_error(fields)
-        if told is not None:
-            form["error"] = told
+        reported = _reported_error(fields)
+        if reported is not None:
+            form["error"] = reported
     result = from_contract(form, now=now)
     if not is_response:
         return result
@@ -277,8 +277,8 @@ def _read_flat(fields: Mapping[str, object], now: float) -> AgentResult[Json]:
 
 
 def _read_call(call: object) -> ToolCall:
-    name = as_text(look(call, "tool")) or as_text(look(call, "name"))
-    return ToolCall(as_text(look(call, "id")), name, as_object(look(call, "arguments")))
+    name = as_text(look_up(call, "tool")) or as_text(look_up(call, "name"))
+    return ToolCall(as_text(look_up(call, "id")), name, as_object(look_up(call, "arguments")))
 
 
 def _local(fields: Mapping[str, object], raw: object) -> Local:
@@ -319,9 +319,9 @@ def _read_error(error: object) -> object:
     kind = fields.pop("error_type", None)
     fields["type"] = fields.get("type") or kind or ""
     if not fields.get("code") and (fields["type"] or fields.get("status_code") is not None):
-        said = {"type": as_text(fields["type"]), "message": as_text(fields.get("message"))}
+        facts = {"type": as_text(fields["type"]), "message": as_text(fields.get("message"))}
         status = as_count(fields.get("status_code"))
-        found = classify_error(status=status, body=encode_json({"error": cast("Json", said)}))
+        found = classify_error(status=status, body=encode_json({"error": cast("Json", facts)}))
         fields["code"] = found.code
         if fields.get("retryable") is None:
             fields["retryable"] = found.retryable
@@ -384,12 +384,12 @@ def _read_execution(data: Mapping[str, object]) -> AgentResult[Json] | None:
 
 def _reported_error(data: Mapping[str, object]) -> AgentError | None:
     """Return the error that *data* reports, None if it reports none."""
-    told = data.get("error")
-    if isinstance(told, AgentError):
-        return told
-    if isinstance(told, BaseException):
-        return reported_error(told) or _bug_error(told)
-    fields = _mapping(_fields_of(told) if _is_record(told) else told)
+    reported = data.get("error")
+    if isinstance(reported, AgentError):
+        return reported
+    if isinstance(reported, BaseException):
+        return reported_error(reported) or _bug_error(reported)
+    fields = _mapping(_fields_of(reported) if _is_record(reported) else reported)
     if not _ERROR_KEYS.isdisjoint(fields):
         try:
             return from_contract(to_contract_form({"error": fields})).error
@@ -399,7 +399,7 @@ def _reported_error(data: Mapping[str, object]) -> AgentError | None:
             return AgentError(message=clean_text(str(message or "An error of an unknown form.")))
     if data.get("success") is not False:
         return None
-    text = clean_text(told) if isinstance(told, str) else ""
+    text = clean_text(reported) if isinstance(reported, str) else ""
     code, colon, message = text.partition(": ")
     is_ours = _mapping(data.get("metadata")).get("status") in _FAILED_WORDS
     if colon and (code in list(ErrorCode) or (is_ours and code.isidentifier())):

@@ -24,7 +24,7 @@ from collections.abc import Iterator
 from types import FrameType
 from typing import Final, NamedTuple, cast
 
-from upshot.native.objects import as_count, look
+from upshot.native.objects import as_count, look_up
 
 __all__ = ["Proof", "find_proof"]
 
@@ -129,7 +129,7 @@ def find_proof(error: BaseException) -> Proof | None:
     """
     # Not with isinstance, after which pyright would lose the type of error.
     if issubclass(type(error), BaseExceptionGroup):
-        inner = cast("tuple[BaseException, ...]", look(error, "exceptions"))
+        inner = cast("tuple[BaseException, ...]", look_up(error, "exceptions"))
         proofs = [proof for proof in map(find_proof, inner) if proof is not None]
         if len(proofs) < len(inner):
             return None
@@ -183,7 +183,7 @@ def _wrapped_error(error: BaseException) -> BaseException | None:
     """Return the exception that *error* was raised from."""
     if error.__cause__ is not None or not _names(error) & _WRAPPERS:
         return error.__cause__
-    for inner in (look(error, "reason"), *error.args):
+    for inner in (look_up(error, "reason"), *error.args):
         if isinstance(inner, BaseException):
             return inner
     return error.__context__
@@ -218,9 +218,9 @@ def _has_followed(place: tuple[object, str], frame: FrameType) -> bool:
     if place in _FOLLOWING:
         return True
     if module == "urllib3.connectionpool":
-        history = look(frame.f_locals, "retries", "history")
+        history = look_up(frame.f_locals, "retries", "history")
         earlier = cast("tuple[object, ...]", history) if isinstance(history, tuple) else ()
-        errors = [look(one, "error") for one in earlier]
+        errors = [look_up(one, "error") for one in earlier]
         return not all(isinstance(one, BaseException) and _is_proved(one) for one in errors)
     if module not in _REDIRECTING:
         return False
@@ -250,9 +250,9 @@ def _status_of(error: BaseException) -> int | None:
     """Return the status of the response that *error* reports, None if it reports none."""
     names = _names(error)
     if "urllib.error.HTTPError" in names:
-        return as_count(look(error, "code"))
+        return as_count(look_up(error, "code"))
     if "aiohttp.client_exceptions.ClientResponseError" in names:
-        return as_count(look(error, "status"))
+        return as_count(look_up(error, "status"))
     if names & {"httpx.HTTPStatusError", "httpx2.HTTPStatusError", "requests.exceptions.HTTPError"}:
-        return as_count(look(error, "response", "status_code"))
+        return as_count(look_up(error, "response", "status_code"))
     return None

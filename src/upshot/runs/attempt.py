@@ -222,7 +222,7 @@ def restore_board(context: RunContext, run: Run) -> None:
         for record in state.records[state.records_before :]:
             # The process may have died after the call settled and before the handoff was logged.
             context.handoffs.note(record)
-    run.take_up()
+    run.restore_progress()
     use_board(context, state.board)
 
 
@@ -278,15 +278,15 @@ def process_returned(context: RunContext, value: object) -> None:
     elif hasattr(value, "snapshot") and hasattr(value, "messages"):
         other: BoardRole = value  # pyright: ignore[reportAssignmentType]  # by its methods
         board.adopt(other)
-    elif (told := read_returned(value)) is None:
+    elif (returned := read_returned(value)) is None:
         _set_output(context, value)
     else:
-        if told.content and told.content != board.answer():
-            board.append(Message(Role.ASSISTANT, told.content))
-        if has_own_output(told.output, told.content):
-            _set_output(context, told.output)
-        if told.ending is not None:
-            raise told.ending
+        if returned.content and returned.content != board.answer():
+            board.append(Message(Role.ASSISTANT, returned.content))
+        if has_own_output(returned.output, returned.content):
+            _set_output(context, returned.output)
+        if returned.ending is not None:
+            raise returned.ending
 
 
 def _set_output(context: RunContext, value: object) -> None:
@@ -320,10 +320,10 @@ def conclude_board(context: RunContext, error: BaseException | None) -> BaseExce
         error = Failed(FILTERED)
     if error is None:
         return None
-    told = read_raised(error) or error
-    if isinstance(told, Signal) and told.said and told.said != board.answer():
-        board.append(Message(Role.ASSISTANT, told.said))
-    return told
+    returned = read_raised(error) or error
+    if isinstance(returned, Signal) and returned.last_text and returned.last_text != board.answer():
+        board.append(Message(Role.ASSISTANT, returned.last_text))
+    return returned
 
 
 def _is_filtered(context: RunContext) -> bool:
@@ -337,9 +337,9 @@ def _is_filtered(context: RunContext) -> bool:
         return False
     if last.finish_reason is not _CONTENT_FILTER:
         return False
-    said = last.content
+    answer = last.content
     return last.error is None or (
-        said is not None and said in (board.answer(), board.get(OUTPUT_VAR))
+        answer is not None and answer in (board.answer(), board.get(OUTPUT_VAR))
     )
 
 
@@ -424,7 +424,7 @@ def report_to_parent(parent: ParentLink, context: RunContext, result: AgentResul
     taint = None if taint is None else taint.seen_from(context.info.run_id)
     budget, acts = context.budget, acts_in(context.state)
     step = settled_step(result, budget.tool_calls, taint, acts, budget.unmeasured_answers)
-    parent.tell(step)
+    parent.log(step)
     parent.note_effect(result.effect)
 
 
@@ -502,22 +502,22 @@ def log_waits(context: RunContext, ending: Ending) -> Ending:
 def _warn_of_lost_details(context: RunContext, error: Exception) -> None:
     """Warn of details of a failure that JSON cannot represent."""
     # A function of its own: the frame must not keep the error alive, since the error refers to it.
-    told = signal_of(error)
-    if isinstance(told, Failed) and not context.recorder.is_lost:
-        context.recorder.warn_of_losses("details", told.lost)
+    signal = signal_of(error)
+    if isinstance(signal, Failed) and not context.recorder.is_lost:
+        context.recorder.warn_of_losses("details", signal.lost)
 
 
 async def _instructions(context: RunContext, run: Run) -> str | None:
     asked = context.plan.agent.instructions
     try:
-        told = await call(asked, run) if callable(asked) else asked
-        if not isinstance(told, str | None):
-            given = kind_of(told)
+        instructions = await call(asked, run) if callable(asked) else asked
+        if not isinstance(instructions, str | None):
+            given = kind_of(instructions)
             raise TypeError(f"the agent's instructions returned {given}, not a string")
     except Exception as error:
         blame(error, "the agent's instructions", context.info.run_id)
         raise
-    return told
+    return instructions
 
 
 def refused_modes(
@@ -682,11 +682,11 @@ def _add_calls(result: AgentResult[Any], context: RunContext, ending: Ending) ->
 
 def _add_failure(result: AgentResult[Any], exception: BaseException) -> None:
     """Add what the exception that ended the run says about a model call."""
-    told = exception.result if isinstance(exception, Signal) else result_of_exception(exception)
-    if told is None:
+    failed = exception.result if isinstance(exception, Signal) else result_of_exception(exception)
+    if failed is None:
         return
     for name in ("finish_reason", "rate_limit", "provider_data"):
-        if (value := getattr(told, name)) not in (None, {}):
+        if (value := getattr(failed, name)) not in (None, {}):
             force_setattr(result, name, value)
 
 

@@ -85,8 +85,8 @@ def classify(
     match exception:
         case None:
             return COMPLETED
-        case Interrupted(interrupt=wish):
-            return _interrupted_ending(interrupt or wish, exception)
+        case Interrupted(interrupt=own):
+            return _interrupted_ending(interrupt or own, exception)
         case Parked(pending=pending, reason=reason):
             return _parked_ending((*pending, *questions), reason)
         case Aborted(error=error):
@@ -133,9 +133,11 @@ def error_of(exception: BaseException, origin: Origin) -> AgentError:
     If the exception reports a known failure, as exceptions of API clients do, it is that failure.
     Otherwise it is a bug of the code: code internal, with *origin*.
     """
-    told = reported_error(exception)
-    if told is not None:
-        return msgspec.structs.replace(told, details={**trail_of(exception), **told.details})
+    reported = reported_error(exception)
+    if reported is not None:
+        return msgspec.structs.replace(
+            reported, details={**trail_of(exception), **reported.details}
+        )
     return AgentError(
         ErrorCode.INTERNAL,
         said_by(exception),
@@ -208,9 +210,9 @@ def read_returned(value: object) -> Returned | None:
     result = read_result(value, or_data=True)
     if result is None:
         return None
-    told = _from_result(result)
+    returned = _from_result(result)
     # A reply has only text; it is parsed later as the wanted type.
-    return told._replace(output=None) if isinstance(value, ModelResponse) else told
+    return returned._replace(output=None) if isinstance(value, ModelResponse) else returned
 
 
 def read_raised(error: BaseException | None) -> Signal | None:
@@ -224,11 +226,11 @@ def read_raised(error: BaseException | None) -> Signal | None:
     if isinstance(error, BaseExceptionGroup):
         group = cast("BaseExceptionGroup[BaseException]", error)
         return signal_of(group.derive([read_raised(leaf) or leaf for leaf in group.exceptions]))
-    told = read_returned(error.result) if isinstance(error, RunFailed) else None
-    if told is None or told.ending is None:
+    returned = read_returned(error.result) if isinstance(error, RunFailed) else None
+    if returned is None or returned.ending is None:
         return None
-    told.ending.__cause__ = error
-    return told.ending
+    returned.ending.__cause__ = error
+    return returned.ending
 
 
 def _from_result(result: AgentResult[Any]) -> Returned:
@@ -238,7 +240,7 @@ def _from_result(result: AgentResult[Any]) -> Returned:
         if isinstance(result.raw, BaseException):
             ending.__cause__ = result.raw
         if not isinstance(ending, Parked):
-            ending.said = result.content or ""
+            ending.last_text = result.content or ""
     return Returned(result.output, result.content, ending)
 
 

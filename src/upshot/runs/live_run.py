@@ -76,7 +76,7 @@ class LiveRun(Generic[T]):
                 session.context.recorder.listen(listener)
         if watch:
             session.context.recorder.watch(self._enqueue, inside=True)
-        lives = session.ended() if is_guest else session.live()
+        lives = session.wait_for_result() if is_guest else session.run()
         self._task = asyncio.get_running_loop().create_task(lives)
         self._task.add_done_callback(lambda _: self._wake and self._wake.set())
 
@@ -122,8 +122,8 @@ class LiveRun(Generic[T]):
         """
         if not isinstance(cause, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers may be untyped
             raise Misuse(f"the cause of an interrupt must be a text, got {type(cause).__name__}")
-        wish = Interrupt(cause, detail)
-        self._call_in_loop(lambda: None if self._task.done() else self._session.interrupt(wish))
+        request = Interrupt(cause, detail)
+        self._call_in_loop(lambda: None if self._task.done() else self._session.interrupt(request))
 
     def cancel_call(self, call_id: str) -> bool:
         """End one tool call. Its outcome is a failure ``cancelled``, and the run continues.

@@ -24,8 +24,8 @@ from upshot.contract.base.checks import (
     check_argument,
     did_you_mean,
     engine_hint,
+    format_value,
     json_fault,
-    shown,
     whole_number,
 )
 from upshot.contract.base.enums import Origin, Role
@@ -520,7 +520,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         if self.quotas:
             options[QUOTAS_OPTION] = msgspec.to_builtins(self.quotas)
         given = ((name, self.given(name)) for name in UNLOGGED)
-        options.update((name, said) for name, said in given if said is not None)
+        options.update((name, value) for name, value in given if value is not None)
         options |= _declarations_of(self.tools)
         if self.turn is not None:
             options[TURN_OPTION] = msgspec.to_builtins(self.turn)
@@ -529,7 +529,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, eq=False):
             "launch": self.launch,
             MARKS_OPTION: self.secret_marks,
         }
-        options.update((name, said) for name, said in more.items() if said)
+        options.update((name, value) for name, value in more.items() if value)
         return options
 
 
@@ -539,8 +539,10 @@ def identity_of(value: object) -> str:
     """
     owner = getattr(value, "__self__", None) if hasattr(value, "__qualname__") else value
     facts = ((fact, getattr(owner, fact, None)) for fact in ("id", "name", "version"))
-    told = [f"{fact}={said}" for fact, said in facts if isinstance(said, str | int)]
-    return f"{called(value)}({', '.join(told)})" if told else called(value)
+    parts = [
+        f"{fact}={fact_value}" for fact, fact_value in facts if isinstance(fact_value, str | int)
+    ]
+    return f"{called(value)}({', '.join(parts)})" if parts else called(value)
 
 
 def called(value: object) -> str:
@@ -563,14 +565,14 @@ def _module_of(kind: type) -> str:
     return os.path.splitext(os.path.basename(path))[0] if is_file else kind.__module__
 
 
-def lacks(said: Json, now: Json) -> bool:
+def lacks(value: Json, now: Json) -> bool:
     """Whether anything that the run had before, as given by ``Plan.given``, is missing now.
 
     Compares module names without packages: a module may be loaded by file or from its package.
     """
     had, has = (
         Counter(map(_without_package, one if isinstance(one, list) else [one] if one else []))
-        for one in (said, now)
+        for one in (value, now)
     )
     return bool(had - has)
 
@@ -609,8 +611,8 @@ def _list_of(words: str, item: Allowed = ANYTHING) -> Allowed:
 
 
 def _one_of(*words: str) -> Allowed:
-    said = " or ".join(map(repr, words))
-    return Allowed(said, fits=words.__contains__)
+    listed = " or ".join(map(repr, words))
+    return Allowed(listed, fits=words.__contains__)
 
 
 def _is_seconds(value: object) -> bool:
@@ -684,8 +686,8 @@ def check_options(options: Mapping[str, object], *, also: Collection[str] = ()) 
     for name, value in options.items():
         if name not in _OPTIONS:
             known = _OPTIONS.union(also)
-            told = ", ".join(sorted(known - _UNLISTED))
-            hint = _hint_for(name) or did_you_mean(name, known, f"there are {told}")
+            names = ", ".join(sorted(known - _UNLISTED))
+            hint = _hint_for(name) or did_you_mean(name, known, f"there are {names}")
             raise Misuse(f"a run has no option {name!r}: {hint}")
         allowed, kept = OPTIONS[name], value
         if isinstance(value, Iterator) and allowed.items is not None:
@@ -744,12 +746,14 @@ def to_request(request: object) -> Request:
     if isinstance(request, Message):
         request = Request(request)
     if not isinstance(request, Request):
-        raise Misuse(f"request must be a string, a Message or a Request, got {shown(request)}")
+        raise Misuse(
+            f"request must be a string, a Message or a Request, got {format_value(request)}"
+        )
     for name in ("run_id", "task_id", "context_id"):
         check_encodable(name, getattr(request, name))
     if not _FITS_RUN_ID(request.run_id):
         # Run ids appear in commands and, before a slash, in answers.
-        given = shown(request.run_id)
+        given = format_value(request.run_id)
         raise Misuse(f"a run_id has no blanks, slashes or control characters, got {given}")
     if not request.inputs and not request.metadata:
         return request
@@ -764,10 +768,10 @@ def check_hooks(what: str, items: Iterable[object], methods: Collection[str]) ->
     """Check that each item has at least one of these methods. Mistyped ones would not be called."""
     for item in items:
         if isinstance(item, type):
-            raise Misuse(f"{what} must be objects, got {shown(item)}")
+            raise Misuse(f"{what} must be objects, got {format_value(item)}")
         if not any(callable(getattr(item, name, None)) for name in methods):
             wanted = f"objects with one of {', '.join(methods)}"
-            raise Misuse(f"{what} must be {wanted}, got {shown(item)}")
+            raise Misuse(f"{what} must be {wanted}, got {format_value(item)}")
 
 
 def losses_of(request: object, options: Mapping[str, object]) -> tuple[RunWarning, ...]:
@@ -796,5 +800,7 @@ def _as_object(what: str, value: object) -> dict[str, Json]:
     except UnserializableError as error:
         raise Misuse(f"{what}: {error}") from error
     if not isinstance(form, dict):
-        raise Misuse(f"{what} must be a mapping from names to JSON values, got {shown(value)}")
+        raise Misuse(
+            f"{what} must be a mapping from names to JSON values, got {format_value(value)}"
+        )
     return form

@@ -67,18 +67,18 @@ class Subscriber:
         self._is_closed = False
         self._kinds: set[str] = set()
 
-    def tell(self, fact: object) -> None:
+    def notify(self, fact: object) -> None:
         """Pass *fact* to the method; never raises and never waits."""
         if self._is_closed:
             return
         try:
-            told = self._method(fact)
+            returned = self._method(fact)
         except BaseException as error:
             # A subscriber never fails a run. Nothing here awaits, so no cancellation is lost.
             self._handle_failure(error)
             return
-        if inspect.isawaitable(told):
-            self._waiting.append(told)
+        if inspect.isawaitable(returned):
+            self._waiting.append(returned)
             if self._task is None or self._task.done():
                 self._task = asyncio.get_running_loop().create_task(self._await_all())
 
@@ -99,9 +99,9 @@ class Subscriber:
             self._task.cancel()
             # The task's context refers to the run, and the run refers to this.
             self._task = None
-        for told in self._waiting:
-            if inspect.iscoroutine(told):
-                told.close()
+        for waiting in self._waiting:
+            if inspect.iscoroutine(waiting):
+                waiting.close()
         self._waiting.clear()
         # Later failures concern no one, and the object to notify may be freed.
         self._on_failure = _ignore
@@ -273,7 +273,7 @@ class Recorder:
 
         # A listener that missed an event would draw wrong conclusions, such as a span without end.
         subscriber = Subscriber(listener, self._warn_of_listener, needs_all=True)
-        self._watchers += (subscriber.tell,)
+        self._watchers += (subscriber.notify,)
         self.is_heard, self._plain = True, _NONE
         self._subscribers += (subscriber,)
 
@@ -281,7 +281,7 @@ class Recorder:
         """Pass listeners a model call that an engine made without upshot; it is not an event."""
         shown = response if self._redaction is None else self._redaction.show(response)
         for subscriber in self._subscribers:
-            subscriber.tell(shown)
+            subscriber.notify(shown)
 
     def emit(self, event: Event) -> None:
         """Stamp *event*, log it if durable, and notify watchers. The caller must not keep *event*.

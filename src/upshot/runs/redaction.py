@@ -157,7 +157,7 @@ def lift_secrets(
     def read(event: Event) -> Event:
         if isinstance(event, RunStarted):
             lifted = lift(secrets, event)
-            hide = shown_by((), event) if hides_others else None
+            hide = masking_reader((), event) if hides_others else None
             reads[0] = hide if lifted is None else lifted.mask
         found = reads[0]
         return event if found is None else found(event)
@@ -165,7 +165,7 @@ def lift_secrets(
     return read
 
 
-def shown_by(texts: Sequence[str], started: RunStarted) -> Callable[[Any], Any] | None:
+def masking_reader(texts: Sequence[str], started: RunStarted) -> Callable[[Any], Any] | None:
     """Return a function that masks secrets in values read from a log, before they are shown.
 
     Args:

@@ -62,14 +62,14 @@ def release(
     _cut_if_idle(session)
 
 
-def lose(session: Leavable) -> None:
+def cancel_lost_session(session: Leavable) -> None:
     """Cancel the work, because another process has claimed the run. Nothing more is logged."""
     session.context.is_taken_over = True
     session.context.supervisor.notify_child_runs(CUT)
     session.context.supervisor.end("caller")
 
 
-def hear(session: Leavable, word: Interrupt) -> None:
+def handle_parent_signal(session: Leavable, word: Interrupt) -> None:
     """Handle an interrupt or a release that comes from the parent run."""
     context = session.context
     if word is HOLD:
@@ -102,7 +102,7 @@ def _block_new_steps(context: RunContext) -> None:
     recorder, tools = context.recorder, context.toolbox
     recorder.held = asyncio.Event()
     if tools is not None:
-        tools.hold(recorder.held)
+        tools.wait_before_start(recorder.held)
     context.supervisor.notify_child_runs(HOLD)
 
 

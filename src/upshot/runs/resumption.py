@@ -71,7 +71,7 @@ def restore(budget: RunBudget, past: RunState) -> None:
     budget.turns, budget.turns_before = past.turns, past.turns_before
 
 
-def spent_in(past: RunState) -> Spent:
+def usage_so_far(past: RunState) -> Spent:
     """Return what all sessions of a run have used so far."""
     budget = RunBudget(Budget(), clock=SYSTEM_CLOCK)
     restore(budget, past)
@@ -139,7 +139,7 @@ class _LoggedCall(NamedTuple):
     other arguments.
     """
 
-    said: Json
+    arguments: Json
     known: KnownCall
     is_taken_for_others: bool = True
 
@@ -179,8 +179,8 @@ class LoggedCalls:
         for record in past.records[past.records_before :]:
             known = KnownCall(record.outcome)
             place = record.step, record.call_id, record.tool_name
-            said = self._masked_arguments(record.arguments_given)
-            self._calls[place].append(_LoggedCall(said, known, record.gate != ID_GATE))
+            arguments = self._masked_arguments(record.arguments_given)
+            self._calls[place].append(_LoggedCall(arguments, known, record.gate != ID_GATE))
         for start in past.begun.values():
             known = KnownCall(earlier=EarlierCalls({start.call.id: start}))
             place = start.step, start.call.id, start.call.name
@@ -237,13 +237,13 @@ class LoggedCalls:
             return KnownCall(earlier=asked)
         return KnownCall(earlier=asked._replace(started=found.earlier.started))
 
-    def _find(self, place: _Place, said: Json) -> KnownCall | None:
+    def _find(self, place: _Place, arguments: Json) -> KnownCall | None:
         calls, mistaken = self._calls[place], self._misused[place]
         # Look for the same arguments in both lists first. Only without a match may another call
         # answer this one.
         for known in (calls, mistaken):
             for at, one in enumerate(known):
-                if one.said == said:
+                if one.arguments == arguments:
                     return known.pop(at).known
         for at, one in enumerate(calls):
             if one.is_taken_for_others:

@@ -83,7 +83,7 @@ class ParentLink(msgspec.Struct, frozen=True, eq=False):
         is_found = bool(request.run_id) and not self.is_hooks and self.is_near
         return self.context.supervisor.parking if is_found else None
 
-    def tell(self, event: Event) -> None:
+    def log(self, event: Event) -> None:
         """Log *event* in that run. Ignores a lost log or a closed loop; that run handles those."""
         emit = self.context.recorder.emit
         with contextlib.suppress(JournalError, RuntimeError):
@@ -109,7 +109,7 @@ class ParentLink(msgspec.Struct, frozen=True, eq=False):
         if context.toolbox is not None:
             context.toolbox.distrust(origin)
         if context.state.taint is None:
-            self.tell(Tainted(origin=origin))
+            self.log(Tainted(origin=origin))
 
     def note_effect(self, effect: Effect) -> None:
         """Add the effect of a child run to the tool call whose body started it."""
@@ -137,17 +137,19 @@ class ParentLink(msgspec.Struct, frozen=True, eq=False):
             with contextlib.suppress(RuntimeError):
                 own.call_soon_threadsafe(interrupt, asked)
 
-        hear = interrupt if self.is_near else in_own_loop
+        handle_parent_signal = interrupt if self.is_near else in_own_loop
 
         def look() -> None:
             if (asked := self.context.look_for_interrupt()) is not None:
-                hear(asked)
+                handle_parent_signal(asked)
 
         # The call and the step of this run, or of an outer one, that wait for the child run.
         within = (running_call.get(), body_of(self.context.info.run_id))
-        leave = self.context.supervisor.admit(ChildRun(hear, writes_in_hand, within))
+        leave = self.context.supervisor.admit(
+            ChildRun(handle_parent_signal, writes_in_hand, within)
+        )
         if self.context.recorder.held is not None:
-            hear(HOLD)
+            handle_parent_signal(HOLD)
         if self.is_near:
             look()
         else:
@@ -184,8 +186,8 @@ class ChildKeys:
             agent_id: The agent.
             request: The request with its secrets masked, because the key must not reveal them.
         """
-        said = f"{self._within}{agent_id}\n".encode(errors="surrogatepass")
-        digest = hashlib.sha256(said + encode(request)).digest()
+        seed = f"{self._within}{agent_id}\n".encode(errors="surrogatepass")
+        digest = hashlib.sha256(seed + encode(request)).digest()
         self._asked[digest] += 1
         return f"\n{digest.hex()}\n{self._asked[digest]}"
 

@@ -58,7 +58,7 @@ from upshot.runs.engine_api.run_view import Run
 from upshot.runs.plan import Plan
 from upshot.runs.recorder import anybody_listens
 from upshot.runs.redaction import COUNT_OPTION, in_order, marks_for
-from upshot.runs.release import hear, leave
+from upshot.runs.release import handle_parent_signal, leave
 from upshot.runs.replay.recording import Recording
 from upshot.runs.resumption import changes_since, log_answers, taint_in
 from upshot.runs.run_context import RunContext, current_run, inherit_taint
@@ -71,7 +71,7 @@ from upshot.runs.services.hooks import (
     with_verdict,
 )
 from upshot.runs.services.model_caller import count_conversation
-from upshot.runs.services.run_tools import take_up
+from upshot.runs.services.run_tools import restore_progress
 from upshot.runs.services.unknown_effects import find_settled, store_end
 from upshot.state.board import Board
 from upshot.state.child_runs import step_of
@@ -110,7 +110,7 @@ class Cue(_FastEnum):
     DECIDED = "decided"
     RELEASED = "released"
     DISPOSED = "disposed"
-    TOLD = "told"
+    NOTIFIED = "notified"
     CLOSED = "closed"
     RESUMED = "resumed"
     BROKEN = "broken"
@@ -127,7 +127,7 @@ REVISED = Cue.REVISED
 DECIDED = Cue.DECIDED
 RELEASED = Cue.RELEASED
 DISPOSED = Cue.DISPOSED
-TOLD = Cue.TOLD
+NOTIFIED = Cue.NOTIFIED
 CLOSED = Cue.CLOSED
 RESUMED = Cue.RESUMED
 BROKEN = Cue.BROKEN
@@ -180,7 +180,7 @@ ROWS = (
     Row(Phase.DECIDING, BROKEN, Phase.ENDING, _BROKEN),
     Row(Phase.COMMITTING, DISPOSED, Phase.ENDING, "committed, or not"),
     Row(Phase.COMMITTING, BROKEN, Phase.ENDING, _BROKEN),
-    Row(Phase.ENDING, TOLD, Phase.CLOSING, "observers were notified of the end"),
+    Row(Phase.ENDING, NOTIFIED, Phase.CLOSING, "observers were notified of the end"),
     Row(Phase.ENDING, BROKEN, Phase.CLOSING, f"{_BROKEN}; no observer is called twice"),
     Row(Phase.CLOSING, CLOSED, Phase.SETTLED, "the result is in the log, and final"),
     Row(Phase.CLOSING, WAITS, Phase.PARKED, "the log says that it waits, or was released"),
@@ -279,7 +279,7 @@ def _log_resume(context: RunContext, answers: Sequence[AnyAnswer]) -> None:
     plan, state = context.plan, context.state
     started = state.started or RunStarted()
     changes = (*plan.warnings, *changes_since(state, plan))
-    take_up(context)
+    restore_progress(context)
     context.recorder.emit(
         RunResumed(
             agent=plan.spec,
@@ -376,7 +376,7 @@ class Session:
 
     # -- the session
 
-    async def live(self) -> AgentResult[Any]:
+    async def run(self) -> AgentResult[Any]:
         """Run the session to its end. Returns a result whatever happens; it contains any error."""
         context = self.context
         # Runs that hooks start are child runs too.
@@ -402,7 +402,7 @@ class Session:
             self._ended.set()
         return self._result
 
-    async def ended(self) -> AgentResult[Any]:
+    async def wait_for_result(self) -> AgentResult[Any]:
         """Wait for the result of this session while another task runs it."""
         if self.phase not in FINAL:
             self._ended = self._ended or asyncio.Event()
@@ -461,7 +461,7 @@ class Session:
         if parent is not None:
             # Log it in the parent before this run's log starts: after a crash, the parent must know
             # that this run may exist.
-            parent.tell(StepStarted(key=step_of(self.plan.run_id)))
+            parent.log(StepStarted(key=step_of(self.plan.run_id)))
         if self._is_resumed:
             _log_resume(context, self._answers)
         else:
@@ -470,9 +470,11 @@ class Session:
         if self._early is not None:
             self.interrupt(self._early)
         if parent is not None:
-            self._leave_parent = parent.follow(partial(hear, self), self._host.writes_in_hand)
+            self._leave_parent = parent.follow(
+                partial(handle_parent_signal, self), self._host.writes_in_hand
+            )
         if self._has_hooks:
-            await hooks.tell(context, "on_run_start", self.plan.request)
+            await hooks.notify_observers(context, "on_run_start", self.plan.request)
         state = context.state
         if not self._is_resumed:
             return OPENED
@@ -514,7 +516,7 @@ class Session:
             recorder.emit(AttemptStarted(feedback=self._feedback))
         self._run.begin_attempt(attempt, self._feedback)
         if self._has_hooks:
-            await hooks.tell(context, "on_attempt_start", attempt)
+            await hooks.notify_observers(context, "on_attempt_start", attempt)
         refusal = self.plan.conflict or budget.too_deep(context.depth)
         if refusal is not None:
             return self._end_unprepared(Ending(status=Status.FAILED, error=refusal))
@@ -565,7 +567,7 @@ class Session:
             settle_earlier(context, self._run, ending)
         if ending.interrupt is not None:
             self._log_interrupt(ending.interrupt)
-            await hooks.tell(context, "on_interrupt", ending.interrupt)
+            await hooks.notify_observers(context, "on_interrupt", ending.interrupt)
         self._set_handoff_fact()
         cue = cue_of_ending(ending.status)
         if cue is WAITS:
@@ -627,7 +629,7 @@ class Session:
         reason = verdict.why or "revise" if again else ""
         await self._end_attempt(result, reason=reason, feedback=self._feedback)
         if again:
-            await hooks.tell(context, "on_run_revise", result, self._attempt + 1)
+            await hooks.notify_observers(context, "on_run_revise", result, self._attempt + 1)
             self._attempt += 1
         return cue
 
@@ -648,7 +650,7 @@ class Session:
         result = self._set_result(replace(result, **facts))
         if ending.interrupt is not None:
             self._log_interrupt(ending.interrupt)
-            await hooks.tell(context, "on_interrupt", ending.interrupt)
+            await hooks.notify_observers(context, "on_interrupt", ending.interrupt)
         return result
 
     async def _end_attempt(
@@ -672,7 +674,7 @@ class Session:
         else:
             context.recorder.emit(AttemptEnded(line=line, state=dict(context.facts)))
         if self._has_hooks:
-            await hooks.tell(context, "on_attempt_end", result)
+            await hooks.notify_observers(context, "on_attempt_end", result)
 
     async def _commit(self) -> Cue:
         context = self.context
@@ -707,8 +709,8 @@ class Session:
             # Code that still has the engine's board must not change the returned one.
             self._result.local.values["last_board"] = state.board.hand_over()
         if self._has_begun and self._has_hooks:
-            await hooks.tell(context, "on_run_end", self._result)
-        return TOLD
+            await hooks.notify_observers(context, "on_run_end", self._result)
+        return NOTIFIED
 
     async def _drain_host(self) -> None:
         """Wait for the user's host to finish, so that its errors are in the result."""

@@ -139,10 +139,10 @@ class TaskSupervisor:
         """The number of child runs under way."""
         return len(self._inside)
 
-    def notify_child_runs(self, wish: Interrupt) -> None:
+    def notify_child_runs(self, interrupt: Interrupt) -> None:
         """Pass a request to stop to the child runs."""
         for child in self.inside_runs:
-            child.interrupt(wish)
+            child.interrupt(interrupt)
 
     def is_stopped(self) -> bool:
         """Whether it was ended from outside."""

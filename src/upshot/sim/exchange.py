@@ -325,14 +325,14 @@ def split_text(text: str, size: int) -> list[str]:
 def count_tokens(turn: Turn, request_bytes: int, given: Tokens | None) -> Counts:
     """Count a reply's tokens; unknown counts are estimated at four bytes or characters each."""
     given = given or Tokens()
-    said = (turn.text, turn.refusal, *(call.name + call.arguments for call in turn.calls))
+    texts = (turn.text, turn.refusal, *(call.name + call.arguments for call in turn.calls))
     reasoning = _or_estimate(given.reasoning_tokens, len(turn.reasoning))
     # The parts are given, the whole may be estimated: it is never smaller than its parts.
     cached = given.cache_read_tokens + given.cache_write_tokens
     return Counts(
         input=max(_or_estimate(given.input_tokens, request_bytes), cached),
         output=max(
-            _or_estimate(given.output_tokens, sum(map(len, said)) + len(turn.reasoning)),
+            _or_estimate(given.output_tokens, sum(map(len, texts)) + len(turn.reasoning)),
             reasoning,
         ),
         cache_read=given.cache_read_tokens,

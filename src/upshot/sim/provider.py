@@ -473,18 +473,18 @@ class Script:
         place = f"{self._place}[{position}]"
         offered = Quotes([], "", "") if is_plain else quotes()
         try:
-            said = _fill_templates(reply, offered, place)
+            filled = _fill_templates(reply, offered, place)
         except Missing as error:
             return Problem(400, str(error), param="messages")
-        arguments = [_as_text(one["arguments"]) for one in said["tool_calls"]]
+        arguments = [_as_text(one["arguments"]) for one in filled["tool_calls"]]
         calls = (
             Call(call.id or f"{id_prefix}{index:04d}_{number}", call.name, arguments[number])
             for number, call in enumerate(reply.tool_calls)
         )
         turn = Turn(
-            text=_format_value(said["text"]),
-            reasoning=_format_value(said["reasoning"]),
-            refusal=_format_value(said["refusal"]),
+            text=_format_value(filled["text"]),
+            reasoning=_format_value(filled["reasoning"]),
+            refusal=_format_value(filled["refusal"]),
             calls=tuple(calls),
             finish=reply.finish_reason or ("tool_use" if reply.tool_calls else "stop"),
             chunk_chars=reply.chunk_chars or self._scenario.chunk_chars,

@@ -404,8 +404,8 @@ class Activity:
         self._answers.pop(bare_id(asked), None)
         self._number(asked)
         match asked:
-            case PendingApproval(tool_name=said):
-                self._mark("asked", at_s, said)
+            case PendingApproval(tool_name=tool_name):
+                self._mark("asked", at_s, tool_name)
             case PendingExternal(id=id, description=description):
                 self._mark("waits", at_s, description or id)
             case _:

@@ -259,7 +259,9 @@ class Board:
     def _unshare(self) -> None:
         """Copy the shared content; the other board keeps the original, with its encoder caches."""
         self._is_handed_over = False
-        self._channels = Channels((name, said.copy()) for name, said in self._channels.items())
+        self._channels = Channels(
+            (name, messages.copy()) for name, messages in self._channels.items()
+        )
         self._variables = self._variables.copy()
         self._seeded = self._seeded.copy()
 
@@ -289,7 +291,7 @@ class Board:
         """Mark the current content as the seed."""
         if self._is_handed_over:
             self._unshare()
-        self._seeded = {name: len(said.items) for name, said in self._channels.items()}
+        self._seeded = {name: len(messages.items) for name, messages in self._channels.items()}
 
     def seeded(self, channel: str = MAIN_CHANNEL) -> tuple[Message, ...]:
         """Return the messages on *channel* when the engine started."""
@@ -432,11 +434,11 @@ class Board:
         if not lossy:
             return
         # A path of "/" means the whole value and adds nothing to its name.
-        told = f"variable {name!r}", tuple("" if path == "/" else path for path in lossy)
+        place = f"variable {name!r}", tuple("" if path == "/" else path for path in lossy)
         if self._on_loss is None:
-            self._losses = [*self._losses, told]
+            self._losses = [*self._losses, place]
         else:
-            self._on_loss(*told)
+            self._on_loss(*place)
 
     def _without_known(self, added: tuple[Message, ...], channel: str) -> tuple[Message, ...]:
         known = self._again.get(channel, deque[Message]())

@@ -117,7 +117,7 @@ def end_step(run_id: str, spent: Spent, error: AgentError | None) -> StepSettled
     return StepSettled(key=step_of(run_id), effect=Effect.APPLIED, value=value, error=error)
 
 
-def spent_of(value: Json) -> Spent | None:
+def read_settled_usage(value: Json) -> Spent | None:
     """Read what ``settled_step`` wrote; None if it has another form."""
     try:
         return msgspec.convert(value, Spent)

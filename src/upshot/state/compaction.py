@@ -80,13 +80,13 @@ def _is_said_by_user(messages: Sequence[Message], place: int) -> bool:
 
 def _request_places(messages: Sequence[Message], seeded: int, request: Message) -> list[int]:
     """Return the places of the request and of the user messages after it or right before it."""
-    said = [place for place in range(seeded) if messages[place].role is Role.USER]
-    if not said:
+    places = [place for place in range(seeded) if messages[place].role is Role.USER]
+    if not places:
         return []
-    first = next((place for place in reversed(said) if messages[place] == request), said[-1])
+    first = next((place for place in reversed(places) if messages[place] == request), places[-1])
     while first and messages[first - 1].role is Role.USER:
         first -= 1
-    return [place for place in said if place >= first]
+    return [place for place in places if place >= first]
 
 
 def tokens_sent(state: RunState) -> int | None:

@@ -35,7 +35,13 @@ from upshot.contract.result import RunEffect
 from upshot.contract.tool_calls import Coercion
 from upshot.contract.usage import Cost
 from upshot.errors import Misuse
-from upshot.state.child_runs import CHAIN_OPTION, FORKED_FROM, TURN_OPTION, child_of, spent_of
+from upshot.state.child_runs import (
+    CHAIN_OPTION,
+    FORKED_FROM,
+    TURN_OPTION,
+    child_of,
+    read_settled_usage,
+)
 from upshot.state.request_digests import digest_of_messages
 from upshot.state.stored_events import Seeds
 from upshot.state.summary import OWNERS
@@ -75,7 +81,7 @@ def redacted(event: Event, by: str, at: datetime) -> Event:
     less = without_content(event)
     if isinstance(less, StepSettled) and child_of(less.key) is not None:
         # What a child run used and did is a fact.
-        spent = spent_of(cast("StepSettled", event).value)
+        spent = read_settled_usage(cast("StepSettled", event).value)
         return (
             less if spent is None else replace(less, value=_to_json_object(without_content(spent)))
         )

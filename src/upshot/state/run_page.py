@@ -180,14 +180,14 @@ def _bare_row(row: Row, without: Collection[Part]) -> Row:
 
 
 def _bare_messages(view: RunView, without: Collection[Part]) -> Iterator[Said]:
-    for said in view.messages:
-        text, calls = said.text, said.calls
-        if ("results" if said.role == "tool" else "text") in without:
+    for message in view.messages:
+        text, calls = message.text, message.calls
+        if ("results" if message.role == "tool" else "text") in without:
             text = ""
         if "arguments" in without:
             calls = tuple({**call, "arguments": {}} for call in calls)
         if text or calls:
-            yield replace(said, text=text, is_cut=said.is_cut and bool(text), calls=calls)
+            yield replace(message, text=text, is_cut=message.is_cut and bool(text), calls=calls)
 
 
 def run_page(view: RunView, *, without: Collection[Part] = (), is_public: bool = False) -> str:
@@ -257,8 +257,8 @@ def _facts(head: Head) -> Iterator[tuple[str, str]]:
     if head.answer:
         yield "answer", _text(head.answer)
     if head.error is not None and not head.pending:
-        said = f": {head.error.message}" if head.error.message else ""
-        yield "error", _line(f"{head.error.code}{said}")
+        text = f": {head.error.message}" if head.error.message else ""
+        yield "error", _line(f"{head.error.code}{text}")
     sessions = f" in {head.sessions} sessions" if head.sessions > 1 else ""
     yield "started", _line(f"{moment(head.started_at)}, worked {duration(head.took_s)}{sessions}")
     if head.sessions:
@@ -310,8 +310,8 @@ def _question(asked: Pending) -> str:
     match asked:
         case PendingApproval(tool_name=tool, effect=effect):
             reason = f"<p>{_line(asked.reason)}</p>" if asked.reason else ""
-            said = f"<b>approval of {_line(tool)}</b> (effect {effect}){reason}"
-            return f'<div class="waits">{said}{_arguments(asked.arguments)}</div>'
+            text = f"<b>approval of {_line(tool)}</b> (effect {effect}){reason}"
+            return f'<div class="waits">{text}{_arguments(asked.arguments)}</div>'
         case PendingExternal(id=id, description=description):
             return f'<div class="waits"><b>a result</b>{_text(description or id)}</div>'
         case _:
@@ -325,7 +325,7 @@ def _timeline(view: RunView) -> Iterator[str]:
         default=0.0,
     )
     length_s = max(length_s, view.head.took_s) or 1.0
-    said = {message.seq for message in view.messages}
+    seqs = {message.seq for message in view.messages}
     yield f'<section><h2>Timeline, {duration(length_s)}</h2><ol class="rows">\n'
     for row in sorted(view.rows, key=lambda row: (row.start_s, row.id)):
         end_s = length_s if row.end_s is None else row.end_s
@@ -334,7 +334,7 @@ def _timeline(view: RunView) -> Iterator[str]:
         wait = f'<rect class="wait" x="{last:.2f}" width="{until - last:.2f}" height="8"/>'
         drawn = bar(first, first if row.kind == "mark" else last, row.tone)
         took = "" if row.kind == "mark" or row.end_s is None or row.lost else end_s - row.start_s
-        at = f'<a href="#m{row.end_seq}">' if row.end_seq in said else ""
+        at = f'<a href="#m{row.end_seq}">' if row.end_seq in seqs else ""
         yield (
             f'<li class="{row.kind}"><span class="name">{at}{_line(row.name)}{"</a>" * bool(at)}'
             f'</span><span class="time">{"" if took == "" else duration(took)}</span>'
@@ -363,18 +363,18 @@ def _step_facts(row: Row) -> Iterator[str]:
     )
 
 
-def _message(said: Said) -> str:
-    who = f"{said.name} ({said.call_id})" if said.role == "tool" else said.role
+def _message(message: Said) -> str:
+    who = f"{message.name} ({message.call_id})" if message.role == "tool" else message.role
     calls = "".join(
         f"<div><b>{_line(str(call['name']))}</b> <small>{_line(str(call['id']))}</small>"
         f"{_arguments(call['arguments'])}</div>"
-        for call in said.calls
+        for call in message.calls
     )
-    more = "<p><small>There is more of it in the log.</small></p>" if said.is_cut else ""
-    failed = " failed" if said.is_error else ""
+    more = "<p><small>There is more of it in the log.</small></p>" if message.is_cut else ""
+    failed = " failed" if message.is_error else ""
     return (
-        f'<li id="m{said.seq}" class="{said.role}{failed}"><b>{_line(who)}</b> '
-        f"<small>event {said.seq}</small>{_text(said.text)}{calls}{more}</li>\n"
+        f'<li id="m{message.seq}" class="{message.role}{failed}"><b>{_line(who)}</b> '
+        f"<small>event {message.seq}</small>{_text(message.text)}{calls}{more}</li>\n"
     )
 
 

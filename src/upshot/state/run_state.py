@@ -74,7 +74,7 @@ from upshot.contract.tool_calls import (
 from upshot.contract.usage import RateLimitState
 from upshot.errors import JournalError
 from upshot.state.board import Board
-from upshot.state.child_runs import Spent, bare_id, child_of, spent_of, unique_pending
+from upshot.state.child_runs import Spent, bare_id, child_of, read_settled_usage, unique_pending
 from upshot.state.known_effects import is_typed
 
 CallAnswer: TypeAlias = Approve | Deny | Edit
@@ -456,8 +456,8 @@ class RunState(msgspec.Struct, eq=False):
     def _set_options(self, options: dict[str, Json]) -> None:
         self.options = options
         if DECLARED_OPTION in options:
-            for version, said in cast("JsonObject", options[DECLARED_OPTION]).items():
-                self.declared[version] = msgspec.convert(said, ToolDeclaration)
+            for version, declared in cast("JsonObject", options[DECLARED_OPTION]).items():
+                self.declared[version] = msgspec.convert(declared, ToolDeclaration)
 
     def _run_resumed(self, event: RunResumed) -> None:
         self.time.begin(event.time)
@@ -671,7 +671,7 @@ class RunState(msgspec.Struct, eq=False):
             if event.error is None or event.error.code is not ErrorCode.INPUT_REQUIRED:
                 self.steps_settled[event.key] = event
         else:
-            spent = self.children[child] = spent_of(event.value)
+            spent = self.children[child] = read_settled_usage(event.value)
             self.children_found.pop(child, None)
             if spent is not None:
                 self.taint = self.taint or spent.taint

@@ -276,7 +276,7 @@ class RunViewer:
         return RunView(
             head=self._head(),
             rows=tuple(_row(id, step) for id, step in enumerate(steps) if step.changed > after),
-            messages=tuple(said for changed, said in self._messages if changed > after),
+            messages=tuple(message for changed, message in self._messages if changed > after),
             text="".join(self._text),
             revision=activity.revision,
         )

@@ -99,7 +99,7 @@ def turn_of(options: JsonObject) -> Turn | None:
     return None if noted is None else msgspec.convert(noted, Turn)
 
 
-def told_of(calls: Sequence[EarlierCall]) -> Message | None:
+def note_on_calls(calls: Sequence[EarlierCall]) -> Message | None:
     """Return the message that tells a turn about *calls*, None for none."""
     if not calls:
         return None
@@ -211,17 +211,17 @@ class CommittedTurns:
     def _fill_block(self) -> None:
         """Make a block of the turns since the last one, to be stored."""
         (current, known), *ends = self._ends[self._revision_before :]
-        counts = {id(said): (said, count) for said, count in [(current, known), *ends]}
+        counts = {id(messages): (messages, count) for messages, count in [(current, known), *ends]}
         places = {key: place for place, key in enumerate(counts)}
-        (said, count), *begun = counts.values()
+        (messages, count), *begun = counts.values()
         self._blocks[self.revision // BLOCK_TURNS - 1] = TurnsBlock(
             run_ids=self.run_ids[self._runs_before :],
-            messages=[said[known:count], *(other[:most] for other, most in begun)],
+            messages=[messages[known:count], *(other[:most] for other, most in begun)],
             asked=self.asked[self._asked_before :],
             tokens=self.tokens,
             told=sorted(self.told - self._told_before),
             taint=self.taint,
-            ends=[(places[id(said)], count) for said, count in ends],
+            ends=[(places[id(messages)], count) for messages, count in ends],
             digest=self._digest,
         )
         self._close_block()
@@ -288,16 +288,16 @@ def _initial_messages(state: RunState, *, is_first: bool) -> list[Message]:
     """Return what a run was given beside the messages of earlier turns; the request is last."""
     if state.started is None:
         return []
-    said = [
+    messages = [
         one for change in state.seed if change.channel == MAIN_CHANNEL for one in change.messages
     ]
     if not is_first:
         # Its seed repeats the messages of the run before, and adds a note at the end.
-        return said[-1:]
+        return messages[-1:]
     turn = turn_of(state.started.options) or PREPARED
     if turn.known < 0:
         return [state.started.request.to_message()]
-    return said[turn.known if state.named_seed is None else 0 :]
+    return messages[turn.known if state.named_seed is None else 0 :]
 
 
 class KeptTurns:
@@ -482,7 +482,7 @@ def used_in_all(
     return sum_of(found)
 
 
-def spent_in_all(
+def used_in_all_measured(
     runs: Sequence[RunSummary],
     state_of: Callable[[str], RunState],
     *,

@@ -71,12 +71,12 @@ class Source(NamedTuple):
 def source_of(name: str, data: JsonObject | None = None) -> Source:
     """Return the source of the call of *name* ("provider:model" or "") with the reply's *data*."""
     provider, _, model = name.partition(":")
-    said = {} if data is None else data
-    answered = str(said.get("model") or "")
+    fields = {} if data is None else data
+    answered = str(fields.get("model") or "")
     if provider == "fallback":
         # A fallback has several models; only the reply says which one answered.
         provider, model = "", answered
-    return Source(str(said.get("provider") or provider), model or answered, answered)
+    return Source(str(fields.get("provider") or provider), model or answered, answered)
 
 
 def error_type_of(outcome: ToolOutcome) -> str:
@@ -116,10 +116,10 @@ class Content:
 
     def reply(self, response: ModelResponse) -> str:
         """Return the reply of a model."""
-        said: JsonObject = {"role": "assistant", "parts": _parts_of(response.to_message())}
+        message: JsonObject = {"role": "assistant", "parts": _parts_of(response.to_message())}
         if response.finish_reason is not None:
-            said["finish_reason"] = str(response.finish_reason)
-        return self.json([said])
+            message["finish_reason"] = str(response.finish_reason)
+        return self.json([message])
 
     def result(self, outcome: ToolOutcome) -> str:
         """Return the output of a tool, "" if there is none."""

@@ -114,7 +114,7 @@ class Instrumentation:
         from upshot.telemetry.spans import SessionTelemetry
 
         content = Content(plan.secrets) if self.content else None
-        return SessionTelemetry(plan, self._tracer, self._meters, content).take
+        return SessionTelemetry(plan, self._tracer, self._meters, content).process
 
 
 def _target_of(

@@ -56,7 +56,9 @@ class Instruments:
             )
         }
         self._unknown = meter.create_gauge(
-            "upshot.effects.unknown", "{effect}", "Effects of which nobody knows."
+            "upshot.effects.unknown",
+            "{effect}",
+            "Effects that may have happened, and that nobody has settled.",
         )
         self._settlements = meter.create_counter(
             "upshot.effects.settlements", "{effect}", "Unknown effects that became known."

@@ -98,7 +98,7 @@ class SessionTelemetry:
             RunSettled: self._settle_run,
         }
 
-    def take(self, fact: Event | ModelResponse) -> None:
+    def process(self, fact: Event | ModelResponse) -> None:
         """Process the next event, or a model call that an engine reported."""
         if isinstance(fact, ModelResponse):
             source = source_of("", fact.provider_data)
@@ -130,8 +130,8 @@ class SessionTelemetry:
         if self._content is not None and isinstance(event, RunStarted):
             attributes["gen_ai.input.messages"] = self._content.messages(request.to_message())
             if isinstance(agent.instructions, str):
-                said = self._content.instructions(agent.instructions)
-                attributes["gen_ai.system_instructions"] = said
+                instructions = self._content.instructions(agent.instructions)
+                attributes["gen_ai.system_instructions"] = instructions
         self._run = self._open(f"invoke_agent {name}", _moment(event), attributes)
 
     def _settle_run(self, event: RunSettled) -> None:
@@ -178,8 +178,8 @@ class SessionTelemetry:
         if result.handoff is not None:
             span.set_attribute("upshot.handoff.to_agent_id", result.handoff.to_agent_id)
         if self._content is not None and result.content is not None:
-            said = ModelResponse(content=result.content, finish_reason=result.finish_reason)
-            span.set_attribute("gen_ai.output.messages", self._content.reply(said))
+            answer = ModelResponse(content=result.content, finish_reason=result.finish_reason)
+            span.set_attribute("gen_ai.output.messages", self._content.reply(answer))
         if result.error is not None and result.status in _FAILURES:
             self._fail(span, result.error)
         self._close(run, ended)
@@ -265,11 +265,11 @@ class SessionTelemetry:
         if why:
             tool.span.set_attribute("error.type", why)
             text = getattr(record.outcome, "error", "") if self._content is not None else ""
-            said = self._content.text(text) if self._content is not None and text else why
-            tool.span.set_status(StatusCode.ERROR, said)
+            shown = self._content.text(text) if self._content is not None and text else why
+            tool.span.set_status(StatusCode.ERROR, shown)
         elif self._content is not None:
-            said = self._content.result(record.outcome)
-            tool.span.set_attribute("gen_ai.tool.call.result", said)
+            shown = self._content.result(record.outcome)
+            tool.span.set_attribute("gen_ai.tool.call.result", shown)
         self._close(tool, _moment(event))
 
     # -- spans
@@ -292,8 +292,8 @@ class SessionTelemetry:
 
     def _fail(self, span: Span, error: AgentError) -> None:
         span.set_attribute("error.type", str(error.code))
-        said = str(error.code) if self._content is None else self._content.text(error.message)
-        span.set_status(StatusCode.ERROR, said)
+        text = str(error.code) if self._content is None else self._content.text(error.message)
+        span.set_status(StatusCode.ERROR, text)
 
 
 def _moment(event: RunEvent) -> int:

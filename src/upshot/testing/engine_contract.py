@@ -308,8 +308,8 @@ class EngineContract(Suite[Engine]):
                     continue
                 # An engine that reads checkpoints itself may refuse in any way it likes.
                 if able or point is not unknown:
-                    said = f"from its checkpoint {point.step!r} {ending(result)}"
-                    assert result.status is Status.COMPLETED, said
+                    problem = f"from its checkpoint {point.step!r} {ending(result)}"
+                    assert result.status is Status.COMPLETED, problem
 
     async def test_it_goes_on_wherever_its_log_was_cut(self) -> None:
         """A run whose process died after any event is resumed, or the engine refuses."""
@@ -317,7 +317,7 @@ class EngineContract(Suite[Engine]):
         for length in range(1, len(log)):
             async with self._engine() as engine:
                 try:
-                    result = await self._go_on(engine, log[:length])
+                    result = await self._resume(engine, log[:length])
                 except Misuse:
                     if not callable(getattr(engine, "can_resume", None)):
                         raise
@@ -327,19 +327,21 @@ class EngineContract(Suite[Engine]):
                 # The effect of its step is unknown, and the run says so.
                 assert result.error.code is ErrorCode.INTERRUPTED, ending(result)
                 continue
-            said = f"cut after {log[length - 1].kind}, {ending(result)}"
-            assert result.status is Status.COMPLETED, said
+            problem = f"cut after {log[length - 1].kind}, {ending(result)}"
+            assert result.status is Status.COMPLETED, problem
 
     async def test_one_of_it_drives_many_runs_at_once(self) -> None:
         """None of its state belongs to one run only."""
         first = await self._play()
         assert first.result.status is Status.COMPLETED, f"alone, {ending(first.result)}"
-        alone = first.said
+        alone = first.reported
         async with self._engine() as engine:
             runs = [self._watch(engine) for _ in range(_AT_ONCE)]
             for seen in await asyncio.gather(*runs):
-                said = f"alone it gave {alone}, beside others {seen.said}; {ending(seen.result)}"
-                assert seen.said == alone, said
+                problem = (
+                    f"alone it gave {alone}, beside others {seen.reported}; {ending(seen.result)}"
+                )
+                assert seen.reported == alone, problem
 
     async def test_it_leaves_no_task_behind(self) -> None:
         """When the run has ended, no task is left."""
@@ -348,7 +350,7 @@ class EngineContract(Suite[Engine]):
             await self._watch(engine)
             await settle(lambda: tasks_beside() <= before)
             left = [_name_of(task) for task in tasks_beside() - before]
-        assert not left, f"after the end of the run there goes on: {', '.join(left)}"
+        assert not left, f"still running after the end of the run: {', '.join(left)}"
 
     @asynccontextmanager
     async def _engine(self, model: PlainModel | None = None) -> AsyncGenerator[Engine]:
@@ -387,7 +389,7 @@ class EngineContract(Suite[Engine]):
             result = await live.result()
         return Seen(result, events, witness.ends)
 
-    async def _go_on(self, engine: Engine, events: list[RunEvent]) -> AgentResult[Any]:
+    async def _resume(self, engine: Engine, events: list[RunEvent]) -> AgentResult[Any]:
         journal, run_id = MemoryJournal(), events[0].run_id
         epoch = await journal.claim(run_id)
         for event in events:
@@ -401,7 +403,7 @@ def _check_stopped(result: AgentResult[Any], host: Stop, *, late: bool) -> None:
 
     An engine without a second step need not have looked; then its answer is fine too.
     """
-    when = "when its first step had begun" if late else "before it started"
+    when = "when its first step had started" if late else "before it started"
     came = f"the stop request came {when}"
     if result.status is Status.INTERRUPTED:
         actual, wanted = (

@@ -171,13 +171,13 @@ class _Watched:
         self.changed: list[str] = []
 
     def __getattr__(self, name: str) -> Any:
-        told = getattr(self._observer, name)
+        method = getattr(self._observer, name)
         if name not in _OBSERVED:
-            return told
+            return method
 
         async def tell(*shown: object) -> None:
             before = [deepcopy(_facts_of(one)) for one in shown]
-            await call(told, *shown)
+            await call(method, *shown)
             for one, facts in zip(shown, before, strict=True):
                 after = _facts_of(one)
                 self.changed += [
@@ -227,10 +227,10 @@ def _check_passed(result: AgentResult[Any], answer: str) -> None:
     verdict = "revise" if "revise_exhausted" in result.state else "discard"
     reason = result.state.get("finalize_reason", "")
     is_kept = result.committed and verdict != "revise"
-    said = f"it does not let {answer!r} pass: {verdict}, {reason!r}; {_GIVE}"
+    problem = f"it does not let {answer!r} pass: {verdict}, {reason!r}; {_GIVE}"
     if not is_kept and answer == _ANSWER:
-        raise SkipTest(said)
-    assert is_kept, said
+        raise SkipTest(problem)
+    assert is_kept, problem
 
 
 def _tool(name: str, error: Exception | None = None) -> Tool:

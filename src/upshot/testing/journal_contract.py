@@ -357,8 +357,8 @@ class JournalContract(LedgerChecks, Suite[Journal]):
             owned = {"user": user, "tenant": f"t-{n % 2}"}
             journal.append(replace(started, attributes=owned))
             tools = ("send", "resend") if n else ("send_all",)
-            told = {"answer": f"Ämter, {n} of them.", "tools": tools, "took_s": n * 1.5}
-            journal.append(replace(_settled(f"run-{n}", 2), **told))
+            facts = {"answer": f"Ämter, {n} of them.", "tools": tools, "took_s": n * 1.5}
+            journal.append(replace(_settled(f"run-{n}", 2), **facts))
             await journal.durable(f"run-{n}", 2)
 
         async def ids(**filters: Any) -> list[str]:
@@ -450,7 +450,7 @@ class JournalContract(LedgerChecks, Suite[Journal]):
         waiting = await claim_turn("run-2", TurnClaim("talk", "run-2"))
         assert waiting == TurnInTheWay("run-1", "input_required"), f"run-1 waits; {waiting}"
         passed = await claim_turn("run-2", TurnClaim("talk", "run-2", passes=True))
-        assert isinstance(passed, int), f"who passes what waits is not refused: {passed}"
+        assert isinstance(passed, int), f"a turn that may pass a waiting one was refused: {passed}"
 
     @_with_journal
     async def test_a_turn_that_was_let_go_has_died_once_it_began(self, journal: Journal) -> None:
@@ -462,9 +462,11 @@ class JournalContract(LedgerChecks, Suite[Journal]):
         journal.append(_turn("run-2", 1), epoch=epoch)
         release("run-2", epoch)
         died = await claim_turn("run-3", TurnClaim("talk", "run-3"))
-        assert died == TurnInTheWay("run-2", "died"), f"run-2 began and was let go; {died}"
+        assert died == TurnInTheWay("run-2", "died"), (
+            f"run-2 started and was released, so it has died; {died}"
+        )
         again = await claim_turn("run-2", TurnClaim("talk", "run-2", passes=True))
-        assert isinstance(again, int), f"run-2 itself may go on: {again}"
+        assert isinstance(again, int), f"run-2 itself may continue: {again}"
 
     @_with_journal
     async def test_a_turn_is_kept_for_the_run_that_it_is_handed_to(self, journal: Journal) -> None:
@@ -483,16 +485,16 @@ class JournalContract(LedgerChecks, Suite[Journal]):
         assert isinstance(epoch, int), f"the run that it is handed to takes it: {epoch}"
         release(following, epoch)
         left = await claim_turn("run-2", TurnClaim("talk", "run-2"))
-        assert left == TurnInTheWay(following, "died"), f"it goes on with the turn; {left}"
+        assert left == TurnInTheWay(following, "died"), f"the next run has the turn; {left}"
         shared = needs_shared(journal)
         due = [one.run_id for one in await shared.due_runs()]
-        assert due == [following], f"somebody has to take it up; due are {due}"
+        assert due == [following], f"the next run must be due; due are {due}"
         new = await shared.submission(following)
         assert new is not None, "it was submitted"
         assert new.after == "run-1", f"by the run before; after is {new.after!r}"
         await shared.withdraw(following)
         taken = await claim_turn("run-2", TurnClaim("talk", "run-2"))
-        assert isinstance(taken, int), f"nothing is left of the turn to go on with: {taken}"
+        assert isinstance(taken, int), f"the turn must be free: {taken}"
         assert await shared.due_runs(run_id=following) == [], "a run that is withdrawn is not due"
 
     @_with_journal
@@ -514,8 +516,8 @@ class JournalContract(LedgerChecks, Suite[Journal]):
             2,
         )
         (line,) = await keeps.conversations(limit=5)
-        told = (line.id, line.title, line.revision, line.waiting)
-        assert told == ("talk", "a question", 2, 0), f"it lists {told}"
+        listed = (line.id, line.title, line.revision, line.waiting)
+        assert listed == ("talk", "a question", 2, 0), f"it lists {listed}"
         assert (await keeps.conversation("unknown")).runs == (), "an unknown conversation is empty"
 
     @_with_journal

@@ -185,7 +185,7 @@ class LedgerChecks:
     async def test_the_first_call_has_the_claim_and_the_second_is_told(self, desk: _Desk) -> None:
         """A refused claim leaves the entry, and never fails the append."""
         first, second = await desk.run("run-1", user="ann", tenant="acme"), await desk.run("run-2")
-        assert await first.start("a", "7"), "nobody had claimed it"
+        assert await first.start("a", "7"), "the effect was free, and its claim was refused"
         assert not await second.start("b", "7"), "it is claimed already"
         entry = second.refusal
         assert entry is not None

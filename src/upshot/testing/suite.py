@@ -191,7 +191,7 @@ class Seen(NamedTuple):
     ends: int
 
     @property
-    def said(self) -> tuple[Any, ...]:
+    def reported(self) -> tuple[Any, ...]:
         """What is the same in an equal run."""
         result = self.result
         texts = tuple(message.text for message in result.messages)
@@ -201,8 +201,8 @@ class Seen(NamedTuple):
 def ending(result: AgentResult[Any]) -> str:
     """Say how a run ended, for a message."""
     error = result.error
-    said = f"it ended as {result.status}"
-    return said if error is None else f"{said}, {error.code}: {error.message}"
+    text = f"it ended as {result.status}"
+    return text if error is None else f"{text}, {error.code}: {error.message}"
 
 
 def tasks_beside() -> set[asyncio.Task[Any]]:

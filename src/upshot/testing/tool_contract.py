@@ -200,8 +200,8 @@ class ToolContract(Suite[Tool]):
         async with self._made() as tool:
             expected = Effect.APPLIED if tool.may_write else Effect.NONE
             outcome = await self._call(tool)
-        said = f"it is declared {tool.declared_effect}, and its effect is {outcome.effect}"
-        assert outcome.effect is expected, f"{said}: {outcome}"
+        problem = f"it is declared {tool.declared_effect}, and its effect is {outcome.effect}"
+        assert outcome.effect is expected, f"{problem}: {outcome}"
 
     async def test_its_outcome_can_be_kept(self) -> None:
         """Its result has a JSON form that is read back equal."""
@@ -242,8 +242,8 @@ class ToolContract(Suite[Tool]):
         return outcome
 
     def _succeeded(self, outcome: ToolOutcome) -> None:
-        said = f"{self._whose} arguments gave {outcome}"
-        assert isinstance(outcome, ToolExecutionResult | ToolArtifactReference), said
+        problem = f"{self._whose} arguments gave {outcome}"
+        assert isinstance(outcome, ToolExecutionResult | ToolArtifactReference), problem
 
 
 def _box(tool: Tool) -> Toolbox:

@@ -2,8 +2,8 @@
 
 If the calls are parked in this process, ``reopen_all`` takes the answers and opens the calls again,
 so that all gates are asked again. In a later process, ``restore_records`` restores what was
-settled. ``take_up`` opens a call as the log left it: one that had started either runs again or is a
-failure of unknown effect. ``valid_answers`` finds the answers whose questions are unchanged.
+settled. ``restore_call`` opens a call as the log left it: one that had started either runs again or
+is a failure of unknown effect. ``valid_answers`` finds the answers whose questions are unchanged.
 """
 
 from __future__ import annotations
@@ -273,7 +273,7 @@ def restore_records(state: ToolboxState, records: Iterable[ToolRecord]) -> None:
             )
 
 
-def take_up(state: ToolboxState, call: CallState, earlier: EarlierCalls) -> None:
+def restore_call(state: ToolboxState, call: CallState, earlier: EarlierCalls) -> None:
     """Prepare *call* as the earlier session left it."""
     if call.call_id in earlier.started:
         # Starts come first, because a started call may also have been asked about before it was

@@ -471,11 +471,11 @@ class CallState:
     def question_digest(self, asked_at: datetime | None) -> str:
         """Return a digest of the question at that moment; a later question has another."""
         moment = "" if asked_at is None else asked_at.astimezone(UTC).isoformat()
-        said = f"{self.digest}\n{self.label}\n{moment}"
+        text = f"{self.digest}\n{self.label}\n{moment}"
         # With other doubts than those shown, it is another question.
         for doubt in self.verdict.doubts:
-            said += f"\n{doubt.path}\n{doubt.reason}"
-        return hashlib.sha256(said.encode()).hexdigest()
+            text += f"\n{doubt.path}\n{doubt.reason}"
+        return hashlib.sha256(text.encode()).hexdigest()
 
     def take_tool(self, tool: Tool | None) -> None:
         """Set the tool that was found, None for none."""
@@ -503,8 +503,8 @@ class CallState:
 
 def call_digest(tool: Tool, arguments: JsonObject) -> str:
     """Return the SHA-256 of a tool, its version and valid arguments for it."""
-    said = canonical_json([tool.name, tool.version, arguments])
-    return hashlib.sha256(said).hexdigest()
+    identity = canonical_json([tool.name, tool.version, arguments])
+    return hashlib.sha256(identity).hexdigest()
 
 
 running_call: ContextVar[CallState | None] = ContextVar("upshot_call", default=None)

@@ -45,7 +45,7 @@ class Conversation(NamedTuple):
 
     Attributes:
         id: The framework's id of it, "" if it has none.
-        said: The user's last message, "" for none.
+        user_text: The user's last message, "" for none.
         turn: How many messages the user has written.
         replies: The calls of each reply of the model, including the last one; None if the
             framework does not expose them.
@@ -54,7 +54,7 @@ class Conversation(NamedTuple):
     """
 
     id: str = ""
-    said: str = ""
+    user_text: str = ""
     turn: int = 0
     replies: tuple[tuple[ToolCall, ...], ...] | None = None
     reply: object = None
@@ -216,7 +216,7 @@ def _pending_to_dict(pending: PendingApproval | None) -> dict[str, Any]:
 
 
 def _pydantic_conversation(context: Any) -> Conversation:
-    said: list[str] = []
+    texts: list[str] = []
     replies: list[tuple[ToolCall, ...]] = []
     when: object = None
     for message in context.messages:
@@ -229,10 +229,10 @@ def _pydantic_conversation(context: Any) -> Conversation:
             replies.append(_mark_cut_calls(calls, message.finish_reason))
             when = message.timestamp
         else:
-            said += [str(one.content) for one in parts if one.part_kind == "user-prompt"]
-    last, id = said[-1] if said else "", context.conversation_id or ""
+            texts += [str(one.content) for one in parts if one.part_kind == "user-prompt"]
+    last, id = texts[-1] if texts else "", context.conversation_id or ""
     reply = (id, len(replies), when) if replies else None
-    return Conversation(id, last, len(said), tuple(replies), reply)
+    return Conversation(id, last, len(texts), tuple(replies), reply)
 
 
 async def _has_foreign_pydantic(context: Any) -> bool:
@@ -320,8 +320,8 @@ def to_langchain(desk: Desk) -> list[Any]:
         handed = await desk.make(asked)
         while handed.outcome is None and types is not None and _is_in_graph(config):
             # This raises, which parks the graph, until the graph is resumed with a value.
-            said = types.interrupt(_pending_to_dict(handed.pending))
-            decision = _read_decision(said, asked.call.id, config)
+            answer = types.interrupt(_pending_to_dict(handed.pending))
+            decision = _read_decision(answer, asked.call.id, config)
             handed = await desk.make(asked._replace(decision=decision))
         outcome = handed.outcome
         return handed.content, None if outcome is None else _to_builtins(outcome)
@@ -361,20 +361,20 @@ def _langgraph_conversation(config: Mapping[str, Any]) -> Conversation:
     messages = _langgraph_messages(config)
     if messages is None:
         return Conversation(thread)
-    said: list[str] = []
+    texts: list[str] = []
     replies: list[tuple[ToolCall, ...]] = []
     reply: object = None
     for message in messages:
         kind = getattr(message, "type", "")
         if kind == "human":
-            said.append(str(message.content))
+            texts.append(str(message.content))
         elif kind == "ai":
             calls = message.tool_calls
             made = [ToolCall(one["id"], one["name"], one["args"]) for one in calls]
             replies.append(_mark_cut_calls(made, read_langchain_message(message).finish_reason))
             # Messages of a graph have ids; those in a custom state may not.
             reply = (thread, len(replies), message.id) if message.id else None
-    return Conversation(thread, said[-1] if said else "", len(said), tuple(replies), reply)
+    return Conversation(thread, texts[-1] if texts else "", len(texts), tuple(replies), reply)
 
 
 async def _has_foreign_langgraph(config: Mapping[str, Any], *, in_loop: bool) -> bool:
@@ -383,15 +383,15 @@ async def _has_foreign_langgraph(config: Mapping[str, Any], *, in_loop: bool) ->
     Its messages do not say where they were made, but its checkpoints have the inputs it was invoked
     with. If some are missing, anything before the user's last message may be from outside.
     """
-    messages, told = _langgraph_messages(config), config.get("metadata", {})
+    messages, metadata = _langgraph_messages(config), config.get("metadata", {})
     if messages is None:
         return False
     kinds = [getattr(message, "type", "") for message in messages]
     users = [at for at, kind in enumerate(kinds) if kind == "human"]
     since = users[-1] + 1 if users else 0
-    is_inner = "|" in str(told.get("langgraph_checkpoint_ns", ""))
+    is_inner = "|" in str(metadata.get("langgraph_checkpoint_ns", ""))
     # Each earlier step may have made one reply; the steps of an outer graph are not known here.
-    if not is_inner and kinds[since:].count("ai") >= told.get("langgraph_step", 0):
+    if not is_inner and kinds[since:].count("ai") >= metadata.get("langgraph_step", 0):
         return True
     if _USERS.issuperset(kinds[:since]):
         return False
@@ -437,32 +437,32 @@ _FORMS = (
 )
 
 
-def _read_decision(said: object, call_id: str, config: Mapping[str, Any]) -> Decision | None:
+def _read_decision(decision: object, call_id: str, config: Mapping[str, Any]) -> Decision | None:
     """Return the decision for one call from a graph's resume value; None if it has none.
 
     Raises:
         Misuse: The value has another form, or does not say which of several calls it is for.
     """
-    given = cast("Mapping[str, object]", said) if isinstance(said, Mapping) else None
+    given = cast("Mapping[str, object]", decision) if isinstance(decision, Mapping) else None
     if given is not None and "approved" not in given:
         if call_id not in given:
             return None
-        said = given[call_id]
-    elif said != INBOX and _are_several(config):
+        decision = given[call_id]
+    elif decision != INBOX and _are_several(config):
         # The framework assigns the values of one step in the order in which its calls ask.
         raise Misuse(
-            f"several calls of one step may wait, and {said!r:.60} does not say which it is for: "
-            f"resume with Command(resume={{{call_id!r}: True, ...}})"
+            f"several calls of one step may wait, and {decision!r:.60} does not say which it is "
+            f"for: resume with Command(resume={{{call_id!r}: True, ...}})"
         )
-    if said == INBOX:
+    if decision == INBOX:
         return None
     reason = ""
-    if isinstance(said, Mapping):
-        verdict = cast("Mapping[str, object]", said)
-        said, reason = verdict.get("approved"), str(verdict.get("reason", ""))
-    if not isinstance(said, bool):
-        raise Misuse(f"the graph was resumed with {said!r:.60}: give {_FORMS}")
-    return Decision(said, reason, by="langgraph")
+    if isinstance(decision, Mapping):
+        verdict = cast("Mapping[str, object]", decision)
+        decision, reason = verdict.get("approved"), str(verdict.get("reason", ""))
+    if not isinstance(decision, bool):
+        raise Misuse(f"the graph was resumed with {decision!r:.60}: give {_FORMS}")
+    return Decision(decision, reason, by="langgraph")
 
 
 def _are_several(config: Mapping[str, Any]) -> bool:

@@ -114,7 +114,7 @@ def hides(arguments: JsonObject) -> bool:
     return MASK.encode() in text or REDACTED.encode() in text
 
 
-def may_go_on(outcome: ToolOutcome | None) -> bool:
+def may_still_run(outcome: ToolOutcome | None) -> bool:
     """Whether the body of a call with an outcome may still be running.
 
     A finding that nothing happened so far then means nothing.
@@ -249,11 +249,11 @@ def repeated(first: ToolRecord, call: CallState) -> ToolOutcome:
     ref, outcome = first.effect_ref, first.outcome
     if outcome.effect is Effect.APPLIED or not isinstance(outcome, ToolFailure | ToolTimeout):
         return repeated_output(outcome, ref, call)
-    said = outcome_to_object(outcome).get("error")
+    error = outcome_to_object(outcome).get("error")
     return ToolFailure(
         call.call_id,
         call.tool_name,
-        error=f"It is the same call as {first.call_id}. {said}",
+        error=f"It is the same call as {first.call_id}. {error}",
         retryable=outcome_is_retryable(outcome),
         effect=Effect.NONE,
         code=outcome.code,
@@ -408,7 +408,7 @@ class _ByResource(Generic[K]):
             for name in (None,) if resources is None else resources:
                 del self._named[name][item]
 
-    def take(self, resources: frozenset[str] | None) -> list[K]:
+    def pop(self, resources: frozenset[str] | None) -> list[K]:
         """Remove the items that share a resource, and return them."""
         if resources is None:
             found = list(self._items)
@@ -493,7 +493,7 @@ class Deduplication:
         Calls that come after it are ordered after it, and may give another result.
         """
         self._forget_done(call.resources)
-        for other in self._not_overtaken.take(call.resources):
+        for other in self._not_overtaken.pop(call.resources):
             other.is_overtaken = other is not call
         if call.is_deduplicated and not call.is_overtaken:
             self._not_overtaken.add(call, call.resources)
@@ -505,7 +505,7 @@ class Deduplication:
         if may_write and outcome.effect in (_APPLIED, _UNKNOWN):
             self._forget_done(call.resources)
             # A body that has not started will see what was written.
-            for other in self._running.take(call.resources):
+            for other in self._running.pop(call.resources):
                 other.is_stale = True
         if fresh and isinstance(outcome, _RAN):
             self._done[call.digest] = outcome.call_id
@@ -513,5 +513,5 @@ class Deduplication:
 
     def _forget_done(self, resources: frozenset[str] | None) -> None:
         """Forget results that share a resource with a write: they may be different now."""
-        for digest in self._done_by.take(resources):
+        for digest in self._done_by.pop(resources):
             del self._done[digest]

@@ -20,9 +20,9 @@ from upshot.contract.base.checks import (
     Allowed,
     check_argument,
     did_you_mean,
+    format_value,
     is_amount,
     is_whole,
-    shown,
 )
 from upshot.contract.base.enums import Effect, worst_effect
 from upshot.contract.base.secrets import Secrets
@@ -57,8 +57,8 @@ from upshot.tools.call_resumption import (
     KnownOutcomes,
     give_up,
     reopen_all,
+    restore_call,
     restore_records,
-    take_up,
     valid_answers,
     without_refused,
 )
@@ -77,7 +77,7 @@ from upshot.tools.gates.standard_gates import (
     Repair,
     pipelines,
 )
-from upshot.tools.provenance.call_judge import CallJudge, Said, said_of
+from upshot.tools.provenance.call_judge import CallJudge, Said, sayings_function
 from upshot.tools.rate_limiter import ActiveTime
 from upshot.tools.repetition import EqualCalls
 from upshot.tools.toolbox_state import Barrier, Emit, JournalLog, Offered, ToolboxState
@@ -185,10 +185,10 @@ def _judge_of(
     whose: RunInfo,
 ) -> CallJudge:
     """Return the judge of calls that the policy requires."""
-    said = said_of(options.get("said", ()), clock.now().date())
+    sayings = sayings_function(options.get("said", ()), clock.now().date())
     declared, acts = options.get("declared", {}), options.get("acts")
     acts = {} if acts is None else acts
-    return CallJudge(policy, said, secrets, declared, acts, run_id=whose.run_id)
+    return CallJudge(policy, sayings, secrets, declared, acts, run_id=whose.run_id)
 
 
 def _no_step() -> str:
@@ -484,7 +484,7 @@ class Toolbox:
         for batch in tuple(self._batches):
             batch.cancel(running=running)
 
-    def hold(self, held: asyncio.Event | None) -> None:
+    def wait_before_start(self, held: asyncio.Event | None) -> None:
         """Make every call that has not started wait for *held* first; None removes that."""
         self._state.held = held
 
@@ -538,7 +538,7 @@ class Toolbox:
             Misuse: *calls* is not a list of ToolCalls.
         """
         if not isinstance(calls, Sequence) or not isinstance(turn, int):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers may be untyped
-            got = f"got {shown(calls)} and {shown(turn)}"
+            got = f"got {format_value(calls)} and {format_value(turn)}"
             raise Misuse(f"dispatch must be given a list of ToolCalls and a number as turn, {got}")
         # An engine may be called again from its start, with calls that are in the log already.
         if self.known_outcomes is not None:
@@ -606,7 +606,7 @@ class Toolbox:
         if running is not None and running.turn is self._state.turn:
             running.inside = worst_effect((running.inside, effect))
 
-    def heed(self, withdrawn: Withdrawn) -> None:
+    def recheck_approvals_with(self, withdrawn: Withdrawn) -> None:
         """Ask *withdrawn* whether a standing approval still counts, each time before it is used."""
         self._state.turn.withdrawn = withdrawn
 
@@ -670,7 +670,7 @@ class Toolbox:
         state.asked.update(earlier.asked)
         opened = [state.open(call, turn) for call, _ in calls]
         for one, (_, known) in zip(opened, calls, strict=True):
-            take_up(state, one, await without_refused(state, known))
+            restore_call(state, one, await without_refused(state, known))
         try:
             outcomes = await self._run(opened)
             valid = valid_answers(state, earlier) if earlier.answers else []
@@ -857,9 +857,9 @@ class Toolbox:
         """Return the known outcomes, and make the other calls if that is wanted."""
         found = [known.find(call) for call in calls]
         taken = [one for one in found if one is not None and one.record is not None]
-        told = [event for one in taken for event in one.events]
+        events = [event for one in taken for event in one.events]
         # In the order of the log, even if concurrent calls are requested in another order.
-        for event in sorted(told, key=lambda event: event.seq):
+        for event in sorted(events, key=lambda event: event.seq):
             # A copy, because the log stamps what is emitted.
             self._state.emit(msgspec.structs.replace(event))
         self.restore(one.record for one in taken if one.record is not None)
@@ -886,6 +886,6 @@ class Toolbox:
             return []
         waiting = EarlierCalls(
             asked={id: asked for _, one in rest for id, asked in one.earlier.asked.items()},
-            answers={id: said for _, one in rest for id, said in one.earlier.answers.items()},
+            answers={id: answer for _, one in rest for id, answer in one.earlier.answers.items()},
         )
         return await self._resume([(call, one.earlier) for call, one in rest], waiting, turn)

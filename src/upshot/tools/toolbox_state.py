@@ -185,7 +185,7 @@ class ToolboxState:
     held: asyncio.Event | None = None
     ledger: EffectLedger | None = None
     keeps_outputs: bool = False
-    told: set[str] = field(init=False)
+    warned: set[str] = field(init=False)
     made: Counter[str] = field(init=False)
     asked: dict[str, PendingApproval] = field(init=False)
     times_asked: Counter[str] = field(init=False)
@@ -201,7 +201,7 @@ class ToolboxState:
     _specs: tuple[tuple[str, ...], tuple[ToolSpec, ...]] = ((), ())
 
     def __post_init__(self) -> None:
-        self.told, self.made, self.leftover = set(), Counter(), Counter()
+        self.warned, self.made, self.leftover = set(), Counter(), Counter()
         self.asked, self.times_asked, self.parked, self.followers = {}, Counter(), {}, []
         self.fenced, self.untrusted, self.slots, self.agents = set(), set(), {}, {}
         # Weak, so that the turn does not refer back here and need the garbage collector.
@@ -299,10 +299,10 @@ class ToolboxState:
             message: One line; secrets in it are masked.
             once: A key under which it is emitted only once; "" emits it each time.
         """
-        if once in self.told:
+        if once in self.warned:
             return
         if once:
-            self.told.add(once)
+            self.warned.add(once)
         warning = RunWarning(code=code, message=self.mask(message), origin=Origin.TOOL)
         self.emit(Warned(warning=warning))
 
@@ -312,12 +312,12 @@ class ToolboxState:
         Some models reuse call ids. The key then includes the count of equal calls, because the
         second is meant as a second one.
         """
-        said = f"{self.identity.run_id}\n{call.call_id}\n{call.digest}"
-        earlier = self.made[said]
-        self.made[said] += 1
+        seed = f"{self.identity.run_id}\n{call.call_id}\n{call.digest}"
+        earlier = self.made[seed]
+        self.made[seed] += 1
         if earlier:
-            said = f"{said}\n{earlier}"
-        return hashlib.sha256(said.encode()).hexdigest()
+            seed = f"{seed}\n{earlier}"
+        return hashlib.sha256(seed.encode()).hexdigest()
 
     # -- calls that wait for the user
 
@@ -435,7 +435,7 @@ class ToolboxState:
         if record.is_untrusted:
             self.fenced.add((record.call_id, record.tool_name))
         if turn.call_judge is not None and tool is not None:
-            turn.call_judge.take(record, tool, is_tainted=turn.tainted is not None)
+            turn.call_judge.learn(record, tool, is_tainted=turn.tainted is not None)
         # A tool that is untrusted today is treated as if it was so then.
         if record.is_untrusted or (
             tool is not None

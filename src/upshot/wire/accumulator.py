@@ -252,8 +252,8 @@ class ReplyAccumulator(msgspec.Struct):
 
     def _error_of_finish(self, finish: FinishReason | None) -> AgentError | None:
         if finish is _ABORTED:
-            said = "the provider canceled the reply"
-            return AgentError(ErrorCode.CANCELED, said, type=self.finish_raw, origin=Origin.MODEL)
+            text = "the provider canceled the reply"
+            return AgentError(ErrorCode.CANCELED, text, type=self.finish_raw, origin=Origin.MODEL)
         if finish is not _ERROR:
             return None
         malformed = "malformed" in self.finish_raw.lower()
@@ -275,7 +275,7 @@ class ReplyAccumulator(msgspec.Struct):
         )
 
     def _provider_data(self, error: AgentError | None) -> JsonObject:
-        told: JsonObject = {
+        reported: JsonObject = {
             "provider": self.provider,
             "model": self.model,
             # The body has the id in case a gateway dropped the header.
@@ -290,7 +290,7 @@ class ReplyAccumulator(msgspec.Struct):
             "service_tier": self.service_tier,
         }
         # Unknown facts are missing, not empty.
-        data: JsonObject = {name: value for name, value in told.items() if value}
+        data: JsonObject = {name: value for name, value in reported.items() if value}
         if self.total_tokens_reported is not None:
             data["total_tokens_reported"] = self.total_tokens_reported
         if error is not None:

@@ -225,9 +225,9 @@ def _server_tools(start: JsonObject) -> list[str]:
 
 def _fail_bare(document: JsonObject, reply: ReplyAccumulator) -> None:
     words = ("message", "Message", "__type")
-    told = {name: value for name in words if isinstance(value := document.get(name), str)}
-    if told:
-        reply.fail({**told})
+    facts = {name: value for name in words if isinstance(value := document.get(name), str)}
+    if facts:
+        reply.fail({**facts})
     else:
         reply.fail_unreadable("the reply has no message")
 
@@ -423,15 +423,15 @@ def _add_calls(document: JsonObject, reply: ReplyAccumulator) -> None:
 def _read_counts(reply: ReplyAccumulator) -> None:
     """Read the usage from Bedrock's headers, for models whose body has none."""
     names = ("input-token-count", "output-token-count")
-    told: dict[str, Json] = {
+    counts: dict[str, Json] = {
         name: count
         for name in names
         if (count := as_count(reply.fields.get(f"x-amzn-bedrock-{name}"))) is not None
     }
-    if told:
-        reply.usage_raw = told
+    if counts:
+        reply.usage_raw = counts
         reply.usage = Usage(
-            input_tokens=as_count(told.get(names[0])),
-            output_tokens=as_count(told.get(names[1])),
+            input_tokens=as_count(counts.get(names[0])),
+            output_tokens=as_count(counts.get(names[1])),
             api_calls=1,
         )

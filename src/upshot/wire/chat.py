@@ -86,15 +86,15 @@ def read_chat(document: JsonObject, reply: ReplyAccumulator) -> None:
     _read_frame(document, choice, message, reply)
     if not choice and reply.error is None:
         reply.fail_unreadable("the reply has no choices")
-    said = _Said()
-    said.take(message.get("content"), _reasoning_text(message))
+    collected = _Said()
+    collected.add(message.get("content"), _reasoning_text(message))
     if refusal := as_text(message.get("refusal")):
         reply.refusal.append(refusal)
     calls = list(map(_PartialCall.of, as_list(message.get("tool_calls"))))
     if legacy := as_object(message.get("function_call")):
         calls.append(_PartialCall.of({"function": legacy}))
     details = list(map(as_object, as_list(message.get("reasoning_details"))))
-    _add_parts(said, details, calls, reply)
+    _add_parts(collected, details, calls, reply)
 
 
 class ChatStream:
@@ -129,7 +129,7 @@ class ChatStream:
 
     def _read_delta(self, delta: JsonObject) -> list[StreamEvent]:
         events: list[StreamEvent] = []
-        text, thought = self._said.take(delta.get("content"), _reasoning_text(delta))
+        text, thought = self._said.add(delta.get("content"), _reasoning_text(delta))
         if thought:
             events.append(ReasoningDelta(text=thought))
         if text:
@@ -150,7 +150,7 @@ class ChatStream:
     def _read_call(self, piece: JsonObject) -> ToolCallDelta:
         place = self._place_of(piece)
         call = self._calls[place]
-        arguments = call.take(piece)
+        arguments = call.add(piece)
         return ToolCallDelta(index=place, call_id=call.id, name=call.name, arguments=arguments)
 
     def _place_of(self, piece: JsonObject) -> int:
@@ -200,20 +200,20 @@ class _PartialCall(msgspec.Struct):
     def of(call: Json) -> _PartialCall:
         """Make a call from its whole form."""
         part = _PartialCall()
-        part.take(as_object(call))
+        part.add(as_object(call))
         return part
 
-    def take(self, piece: JsonObject) -> str:
+    def add(self, piece: JsonObject) -> str:
         """Add the next piece and return the argument text in it."""
         self.id = as_text(piece.get("id")) or self.id
         function = as_object(piece.get("function"))
         custom = as_object(piece.get("custom"))
-        said = custom or function
+        fields = custom or function
         self.custom = self.custom or bool(custom)
         # A repeated name replaces the first one: servers that repeat it send it whole.
-        self.name = as_text(said.get("name")) or self.name
+        self.name = as_text(fields.get("name")) or self.name
         self.signature = _thought_signature(piece) or self.signature
-        arguments = said.get("input") if custom else said.get("arguments")
+        arguments = fields.get("input") if custom else fields.get("arguments")
         if isinstance(arguments, dict):
             self.whole = arguments
             return encode_json(arguments).decode()
@@ -309,7 +309,7 @@ class _Said(msgspec.Struct):
     beside: list[str] = []
     runs: list[tuple[bool, list[str]]] = []
 
-    def take(self, content: Json, beside: str) -> tuple[str, str]:
+    def add(self, content: Json, beside: str) -> tuple[str, str]:
         """Add a content, or a piece of one, and return the text and the thoughts in it."""
         # The fast path: a piece is usually one string.
         if type(content) is str:
@@ -355,13 +355,13 @@ def _reasoning_text(message: JsonObject) -> str:
 
 
 def _add_parts(
-    said: _Said, details: list[JsonObject], calls: list[_PartialCall], reply: ReplyAccumulator
+    collected: _Said, details: list[JsonObject], calls: list[_PartialCall], reply: ReplyAccumulator
 ) -> None:
     """Add thoughts, text and calls; a gateway's details replace the thoughts they describe."""
     reply.parts += [_to_detail(detail, reply.provider) for detail in details]
-    if said.beside and not details:
-        reply.parts.append(Reasoning(text="".join(said.beside), provider=reply.provider))
-    for is_thought, pieces in said.runs:
+    if collected.beside and not details:
+        reply.parts.append(Reasoning(text="".join(collected.beside), provider=reply.provider))
+    for is_thought, pieces in collected.runs:
         if not is_thought:
             reply.add_text("".join(pieces))
         elif not details:
@@ -505,14 +505,14 @@ class ChatEncoder(RequestEncoder):
         return splice(fields)
 
     def _set_sampling(self, fields: dict[str, object], settings: ModelSettings) -> None:
-        told = {
+        settings_object = {
             "temperature": settings.temperature,
             "top_p": settings.top_p,
             self._dialect.max_tokens: settings.max_tokens,
             "stop": settings.stop,
             self._dialect.seed: settings.seed,
         }
-        fields.update(without_none(told))
+        fields.update(without_none(settings_object))
         if settings.reasoning is not None:
             fields.update(_to_reasoning_fields(settings.reasoning, self._dialect))
 
@@ -582,8 +582,8 @@ class ChatEncoder(RequestEncoder):
                 signatures = [part.signature for part in thoughts if part.signature]
                 item["reasoning_details"] = [parse_json(signature) for signature in signatures]
             case "parts":
-                said = [p for p in message.parts if p in thoughts or isinstance(p, Text)]
-                item["content"] = sent(map(_to_said_part, said))
+                parts = [p for p in message.parts if p in thoughts or isinstance(p, Text)]
+                item["content"] = sent(map(_to_said_part, parts))
             case _:
                 pass
 

@@ -418,10 +418,10 @@ def _read_upstream(metadata: JsonObject, facts: FailureFacts) -> None:
         facts.details.setdefault("upstream_error", one_line(raw))
         inner = parse_json(raw)
         if isinstance(inner, dict):
-            said = read_error_facts(inner)
+            inner_facts = read_error_facts(inner)
             # The words of the provider behind the gateway say more than the gateway's status.
-            facts.words |= said.words
-            raw = said.text
+            facts.words |= inner_facts.words
+            raw = inner_facts.text
         facts.text += f" {raw}"
 
 
@@ -526,9 +526,9 @@ def classify_error(
     if body is not None:
         facts.add(read_body_facts(body))
     if exception is not None:
-        said = read_exception_facts(exception)
-        facts.add(said)
-        facts.exceptions = said.exceptions
+        exception_facts = read_exception_facts(exception)
+        facts.add(exception_facts)
+        facts.exceptions = exception_facts.exceptions
     fields = {**facts.headers, **normalize_headers(headers)}
     return _to_error(facts, status=status, fields=fields, provider=provider, now=now)
 

@@ -318,7 +318,7 @@ class GenerateStream:
             events.append(call.to_delta(""))
         call = self._calls[-1]
         call.signature = call.signature or signature
-        call.take(piece)
+        call.add(piece)
         if not call.open:
             events.append(call.to_delta(encode_json(call.arguments.value).decode()))
         return events
@@ -357,7 +357,7 @@ class _Call:
     open: bool = True
     arguments: PartialArguments = field(default_factory=PartialArguments)
 
-    def take(self, piece: JsonObject) -> None:
+    def add(self, piece: JsonObject) -> None:
         """Add the arguments in *piece*, and record whether more will come."""
         self.arguments.value.update(as_object(piece.get("args")))
         for value in as_list(piece.get("partialArgs")):
@@ -387,8 +387,8 @@ def _read_frame(document: JsonObject, candidate: JsonObject, reply: ReplyAccumul
         _end(block, as_text(feedback.get("blockReasonMessage")), reply)
     usage = as_object(document.get("usageMetadata"))
     # Vertex sends the type of traffic with every chunk, but counts only with the last one.
-    told = any(usage.get(name) is not None for name in _COUNTS)
-    if told or (usage and reply.usage_raw is None):
+    has_usage = any(usage.get(name) is not None for name in _COUNTS)
+    if has_usage or (usage and reply.usage_raw is None):
         reply.usage_raw = usage
     if document.get("error"):
         reply.fail(document)
@@ -625,14 +625,14 @@ def _set_tools(
 
 
 def _to_config(settings: ModelSettings, model: str, version: tuple[int, int]) -> dict[str, object]:
-    told = {
+    sampling = {
         "temperature": settings.temperature,
         "topP": settings.top_p,
         "maxOutputTokens": settings.max_tokens,
         "stopSequences": settings.stop,
         "seed": settings.seed,
     }
-    config = without_none(told)
+    config = without_none(sampling)
     # Older models do not think, and refuse the setting.
     if settings.reasoning is not None and not (0, 0) < version < _THINKS_FROM:
         config["thinkingConfig"] = _to_thinking(settings.reasoning, model, version)

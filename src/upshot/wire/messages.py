@@ -157,8 +157,8 @@ class MessagesStream:
 
     def _merge_usage(self, usage: Json) -> None:
         """Merge usage: a later figure replaces an earlier one unless it is missing or null."""
-        told = as_object(usage).items()
-        self._usage.update({name: value for name, value in told if value is not None})
+        counts = as_object(usage).items()
+        self._usage.update({name: value for name, value in counts if value is not None})
         _read_usage(self._usage, self._reply)
 
 
@@ -229,8 +229,8 @@ def _add_blocks(blocks: Iterable[_Block], reply: ReplyAccumulator) -> None:
     for block in blocks:
         match block.kind:
             case "text":
-                if (said := block.to_text(reply.provider)).text:
-                    reply.parts.append(said)
+                if (text := block.to_text(reply.provider)).text:
+                    reply.parts.append(text)
             case "thinking" | "redacted_thinking":
                 reply.parts.append(block.to_reasoning(reply.provider))
             case "tool_use":
@@ -259,8 +259,8 @@ def _read_head(message: JsonObject, reply: ReplyAccumulator) -> None:
     _read_container(message, reply)
 
 
-def _read_container(told: JsonObject, reply: ReplyAccumulator) -> None:
-    container = as_object(told.get("container"))
+def _read_container(reported: JsonObject, reply: ReplyAccumulator) -> None:
+    container = as_object(reported.get("container"))
     if as_text(container.get("id")):
         reply.container = container
 
@@ -453,13 +453,13 @@ def _is_container(part: Part) -> TypeGuard[ServerToolBlock]:
 
 
 def _set_sampling(fields: dict[str, object], settings: ModelSettings) -> None:
-    told = {
+    sampling = {
         "max_tokens": settings.max_tokens,
         "temperature": settings.temperature,
         "top_p": settings.top_p,
         "stop_sequences": settings.stop,
     }
-    fields.update(without_none(told))
+    fields.update(without_none(sampling))
 
 
 def _set_tools(

@@ -203,9 +203,9 @@ def read_billing(response: ModelResponse) -> Billing:
 
 
 def _read_service(data: JsonObject, usage: JsonObject) -> tuple[tuple[str, str], ...]:
-    told: Json = data.get("service_tier")
-    told = told or usage.get("service_tier") or usage.get("trafficType")
-    tier = as_text(told).lower()
+    service: Json = data.get("service_tier")
+    service = service or usage.get("service_tier") or usage.get("trafficType")
+    tier = as_text(service).lower()
     pairs: list[tuple[str, str]] = []
     if tier == "batch":
         pairs.append(("processing", "batch"))

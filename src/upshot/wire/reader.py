@@ -302,8 +302,8 @@ class StreamReader:
         elif self._reply.error is None:
             # A page or a text may help to classify the failure, but is not a message for the user.
             error = self._classify(200, body)
-            told: dict[str, Json] = {**error.details, "body": error.message}
-            self._reply.error = replace(error, message=_NO_OBJECT, details=told)
+            details: dict[str, Json] = {**error.details, "body": error.message}
+            self._reply.error = replace(error, message=_NO_OBJECT, details=details)
 
     def _sniff(self, data: bytes) -> bool:
         """Detect the framing from the first bytes; False while there are too few.

@@ -87,8 +87,8 @@ def read_responses(document: JsonObject, reply: ReplyAccumulator) -> None:
     """Read a whole reply into *reply*."""
     _read_head(document, reply)
     _read_end(document, reply)
-    told = isinstance(document.get("output"), list) or as_text(document.get("status"))
-    if not told and reply.error is None:
+    is_response = isinstance(document.get("output"), list) or as_text(document.get("status"))
+    if not is_response and reply.error is None:
         reply.fail_unreadable("the reply has no output")
     _add_items(map(as_object, as_list(document.get("output"))), reply)
 
@@ -547,18 +547,18 @@ class ResponsesEncoder(RequestEncoder):
 
 def _to_said(texts: list[str]) -> list[object]:
     """Return the texts so far as one item, none if they are empty; clears the list."""
-    said = "".join(texts)
+    text = "".join(texts)
     texts.clear()
-    return [{"role": "assistant", "content": said}] if said else []
+    return [{"role": "assistant", "content": text}] if text else []
 
 
 def _set_sampling(fields: dict[str, object], settings: ModelSettings, model: str) -> None:
-    told = {
+    sampling = {
         "temperature": settings.temperature,
         "top_p": settings.top_p,
         "max_output_tokens": settings.max_tokens,
     }
-    fields.update(without_none(told))
+    fields.update(without_none(sampling))
     effort = None if settings.reasoning is None else to_effort(settings.reasoning)
     if effort is not None:
         fields["reasoning"] = {"effort": effort}

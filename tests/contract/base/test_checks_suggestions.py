@@ -18,7 +18,7 @@ from upshot import (
     load_machine,
     run_sync,
 )
-from upshot.contract.base.checks import did_you_mean, nearest, shown
+from upshot.contract.base.checks import did_you_mean, format_value, nearest
 
 GRAPH = Graph(nodes={"a": lambda board: None}, edges=[], start="a")
 STATES = {"a": {"type": "initial", "transitions": [{"to": "b"}]}, "b": {"type": "final"}}
@@ -95,4 +95,4 @@ def test_any_words_are_compared(word: str, known: list[str]) -> None:
     ids=lambda value: str(type(value).__name__),
 )
 def test_a_wrong_value_is_shown_by_its_type_and_a_text_never(value: Any, told: str) -> None:
-    assert shown(value) == told
+    assert format_value(value) == told

@@ -62,7 +62,7 @@ def test_a_key_that_stands_twice_is_told_with_both_places() -> None:
     found, faults = read("a: 1\nb: 2\na: 3")
     assert found == {"a": 1, "b": 2}
     assert [str(fault) for fault in faults] == [
-        "machine:3:1: the key 'a' a second time: expected each key once; it stands in line 1 too"
+        "machine:3:1: the key 'a' a second time: expected each key once; line 1 has it already"
     ]
 
 
@@ -137,7 +137,7 @@ def test_what_no_person_can_read_is_refused(text: str) -> None:
     [
         ("a: [1", "this is not YAML"), ("\x00", "not YAML"),
         ("a:\n\tb: 1", "this is not YAML (a tab in the indentation)"),
-        ("a: *x", "the alias *x of nothing"), ("a: &x [*x]", "inside what it stands for"),
+        ("a: *x", "the alias *x of nothing"), ("a: &x [*x]", "inside its own value"),
         ("a: !!python/object:os.system x", "the tag"), ("a: !x 1", "the tag !x"),
         ("? [1]\n: 2", "a key that is not a text"), ("a: 1\n---\nb: 2", "another document"),
     ],

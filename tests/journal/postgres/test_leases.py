@@ -76,11 +76,11 @@ async def test_a_lease_is_renewed_while_a_run_is_held_and_no_longer(
     lease = commit(lambda connection: claim_run(connection, "r", own, cut=False, take_over=False))
     assert committer.rest_s is not None and 2 < committer.rest_s <= 3
     postgres.do("UPDATE leases SET until = now()", database)
-    committer.rest()
+    committer.do_periodic_work()
     (holder,) = (await journal.holders()).values()
     assert holder.lease_s is not None and holder.lease_s > 5
     commit(lambda connection: release_runs(connection, [("r", lease.epoch)]))
-    committer.rest()
+    committer.do_periodic_work()
     assert committer.rest_s is None
     assert told == [{"r"}, frozenset()]
     committer.close()

@@ -15,7 +15,7 @@ from upshot.journal import PostgresJournal
 from upshot.journal.opening import init_journal
 from upshot.journal.postgres.server import Server
 from upshot.journal.postgres.tables import STEPS, prepare
-from upshot.journal.postgres.urls import shown_place
+from upshot.journal.postgres.urls import safe_place
 
 
 async def said(kind: type[Exception], url: str, **options: Any) -> str:
@@ -204,7 +204,7 @@ def test_importing_upshot_loads_no_driver() -> None:
     ],
 )
 def test_a_place_is_shown_without_its_password(where: str, shown: str) -> None:
-    assert shown_place(where) == shown
+    assert safe_place(where) == shown
 
 
 async def test_a_nul_in_a_name_is_misuse_where_it_enters(journal: PostgresJournal) -> None:

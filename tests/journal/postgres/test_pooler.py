@@ -115,7 +115,7 @@ async def test_who_waits_behind_a_pooler_is_woken(
         await own.durable("r", 2)
         while await other.last_seq("r") < 2:
             assert await changes.changed(30)
-        assert own.is_shown("r")
+        assert own.is_watched("r")
         own.show(TextDelta(run_id="r", seq=2, part=1, text="Hello"))
         while not other.pieces("r", 2, 0):
             assert await changes.changed(30)

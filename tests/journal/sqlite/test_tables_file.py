@@ -25,7 +25,7 @@ from upshot import (
     run_sync,
     tool,
 )
-from upshot.journal.sqlite.tables import keep_open, let_go, peek
+from upshot.journal.sqlite.tables import keep_open, note_closed, peek
 
 SOURCE = Path(__file__).resolve().parents[3] / "src"
 LOOK = """
@@ -134,7 +134,7 @@ def test_a_file_that_is_open_twice_is_not_looked_into_until_both_have_let_go(
     held = [keep_open(path), keep_open(path)]
     for file in held:
         assert peek(path, 6) is None
-        let_go(file)
+        note_closed(file)
     assert peek(path, 6) == b"SQLite"
 
 

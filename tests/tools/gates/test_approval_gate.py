@@ -231,7 +231,7 @@ async def test_a_yes_for_good_does_not_count_while_nobody_can_say_whether_it_sta
     box = Toolbox([remove])
     await box.dispatch([call()])
     await box.answer([Approve("1", always="tool")])
-    box.heed(unreadable)
+    box.recheck_approvals_with(unreadable)
     (outcome,) = await box.dispatch([call(id="2")])
     assert isinstance(outcome, ToolDenied)
     assert outcome.code == "internal"

@@ -12,12 +12,12 @@ async def test_nothing_is_sent_over_a_line_that_is_known_to_be_broken():
     line.drop()
     with pytest.raises(LineLost, match="the connection to the MCP server broke") as caught:
         await exchange(line, "note", {}, None)
-    told = caught.value.told(safe=False)
+    told = caught.value.to_tool_error(safe=False)
     assert (told.code, told.effect, told.retryable) == ("connection_lost", Effect.NONE, True)
 
 
 @pytest.mark.parametrize("safe", [True, False])
 def test_only_a_call_that_is_as_good_twice_as_once_may_be_made_again(safe):
-    told = LineLost(sent=True).told(safe=safe)
+    told = LineLost(sent=True).to_tool_error(safe=safe)
     assert (told.code, told.effect, told.retryable) == ("connection_lost", None, safe)
     assert ("whether it took effect is unknown" in str(told)) is not safe

@@ -24,7 +24,7 @@ def kind_of(value: object) -> str:
     return "None" if value is None else type(value).__name__
 
 
-def shown(value: object) -> str:
+def format_value(value: object) -> str:
     """Return *value* as a message shows it: a number as it is, a class by its name, or the type.
 
     Strings are not shown, since they may be secrets.
@@ -39,7 +39,7 @@ def shown(value: object) -> str:
     return f"{value!r:.60}"
 
 
-def shown_address(url: str) -> str:
+def safe_address(url: str) -> str:
     """Return a URL as a message shows it: without credentials, query and fragment."""
     try:
         parts = urlsplit(url)
@@ -144,11 +144,13 @@ def check_argument(name: str, value: object, allowed: Allowed) -> None:
     """
     if not allowed.takes(value):
         hint = allowed.hint(value) if allowed.hint is not None else ""
-        raise Misuse(f"{name} must be {allowed.words}, got {shown(value)}{hint and ': ' + hint}")
+        raise Misuse(
+            f"{name} must be {allowed.words}, got {format_value(value)}{hint and ': ' + hint}"
+        )
     if allowed.items is not None and isinstance(value, list | tuple | set | frozenset):
         for item in cast("Iterable[object]", value):
             if not allowed.items.takes(item):
-                raise Misuse(f"{name} must be {allowed.words}, got {shown(item)} in it")
+                raise Misuse(f"{name} must be {allowed.words}, got {format_value(item)} in it")
 
 
 def check_arguments(
@@ -240,7 +242,7 @@ def check_whole(what: str, value: object, *, least: int = 0, none: str = "") -> 
     """
     if not ((value is None and none) or is_whole(value, least)):
         wanted = f"a whole number of at least {least}{_or_none(none)}"
-        raise Misuse(f"{what} must be {wanted}, got {shown(value)}")
+        raise Misuse(f"{what} must be {wanted}, got {format_value(value)}")
 
 
 def check_amount(
@@ -268,7 +270,7 @@ def check_amount(
     if not ((value is None and none) or is_amount(value, above=above, is_endless=is_endless)):
         least = "at least 0" if above is None else f"above {above:g}"
         wanted = f"a number of {unit} {least}{_or_none(none)}"
-        raise Misuse(f"{what} must be {wanted}, got {shown(value)}")
+        raise Misuse(f"{what} must be {wanted}, got {format_value(value)}")
 
 
 def name_of_function(function: Callable[..., object]) -> str:

@@ -60,11 +60,11 @@ def _read_matches(text: str, pattern: str, offset: int, limit: int) -> JsonObjec
         start = begin + offset
         number, counted = number + text.count("\n", counted, start), start
         line = text[start : end + offset].removesuffix("\r")
-        told = f"{number}: {_cut(line, match_end)}"
-        if shown and len(told) + 1 > room:
+        line_text = f"{number}: {_cut(line, match_end)}"
+        if shown and len(line_text) + 1 > room:
             return {"text": "\n".join(shown), "next_offset": start}
-        shown.append(told[:limit])
-        room -= len(told) + 1
+        shown.append(line_text[:limit])
+        room -= len(line_text) + 1
     return {"text": "\n".join(shown), "next_offset": stop + 1 if stop + 1 < len(text) else None}
 
 

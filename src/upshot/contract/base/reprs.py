@@ -44,9 +44,9 @@ class _Brief(Repr):
         """Return the repr of *value* without these fields."""
         if level <= 0:
             return f"{type(value).__name__}(...)"
-        told = _changed_fields(value)
-        said = [f"{n}={self.repr1(x, level - 1)}" for n, x in told if n not in without]
-        return f"{type(value).__name__}({', '.join(said)})"
+        changed = _changed_fields(value)
+        fields = [f"{n}={self.repr1(x, level - 1)}" for n, x in changed if n not in without]
+        return f"{type(value).__name__}({', '.join(fields)})"
 
 
 _BRIEF = _Brief()
@@ -54,8 +54,8 @@ _BRIEF = _Brief()
 
 def portray(value: msgspec.Struct) -> str:
     """Return the repr of *value* without fields that equal their default."""
-    said = ", ".join(f"{name}={field!r}" for name, field in _changed_fields(value))
-    return f"{type(value).__name__}({said})"
+    fields = ", ".join(f"{name}={field!r}" for name, field in _changed_fields(value))
+    return f"{type(value).__name__}({fields})"
 
 
 def portray_briefly(value: object, *, without: Iterable[str] = ()) -> str:

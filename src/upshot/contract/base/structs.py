@@ -171,9 +171,9 @@ def check_types(value: msgspec.Struct, *names: str) -> None:
                 kinds = type(found).__name__, type(given).__name__
                 raise msgspec.ValidationError("Expected {}, got {}".format(*kinds))
         except msgspec.ValidationError as error:
-            said = str(error).replace("`", "").replace("null", "None")
+            text = str(error).replace("`", "").replace("null", "None")
             raise Misuse(
-                f"{type(value).__name__}({name}={_cut(repr(given))}): {said[:1].lower()}{said[1:]}"
+                f"{type(value).__name__}({name}={_cut(repr(given))}): {text[:1].lower()}{text[1:]}"
             ) from error
 
 

@@ -97,8 +97,8 @@ def clean(text: str, limit: int = 200) -> str:
 
 def call_words(name: str, arguments: Mapping[str, object], limit: int = 80) -> str:
     """Return a call in one line of limited length: ``refund(order 7, note "two words")``."""
-    said = ", ".join(f"{key} {_argument(value)}" for key, value in arguments.items())
-    line = clean(f"{name}({said})", limit)
+    words = ", ".join(f"{key} {_argument(value)}" for key, value in arguments.items())
+    line = clean(f"{name}({words})", limit)
     return line if line.endswith(")") else f"{clean(line, limit - 1)})"
 
 

@@ -340,10 +340,10 @@ def _exact_status(status: Status) -> str:
 
 def _task(result: AgentResult[Any]) -> JsonObject:
     task_id = result.task_id or result.run_id
-    said = result.content if result.error is None else result.error.message
+    text = result.content if result.error is None else result.error.message
     status: JsonObject = {"state": _STATES[result.status]}
-    if said:
-        answer = Message(Role.ASSISTANT, said)
+    if text:
+        answer = Message(Role.ASSISTANT, text)
         status["message"] = _message_to_a2a(answer, task_id=task_id, context_id=result.context_id)
     if result.ended_at is not None:
         status["timestamp"] = result.ended_at.isoformat().replace("+00:00", "Z")
@@ -420,11 +420,15 @@ def _effects_of(facts: JsonObject) -> tuple[RunEffect, ...]:
 
 def _result_of(data: JsonObject) -> AgentResult[Any]:
     metadata, facts = _metadata_of(data)
-    told = _object_in(data, "status")
-    status = _status_of(told, facts)
-    said = _message_of(_object_in(told, "message")).text if _object_in(told, "message") else ""
-    error = _error_of(status, said, facts)
-    content = said or None if error is None else _text_in(facts, "content") or None
+    status_object = _object_in(data, "status")
+    status = _status_of(status_object, facts)
+    text = (
+        _message_of(_object_in(status_object, "message")).text
+        if _object_in(status_object, "message")
+        else ""
+    )
+    error = _error_of(status, text, facts)
+    content = text or None if error is None else _text_in(facts, "content") or None
     output = _object_in(facts, "output").get("output", content)
     duration_ms = facts.get("duration_ms")
     return AgentResult[Any](
@@ -446,7 +450,7 @@ def _result_of(data: JsonObject) -> AgentResult[Any]:
         context_id=_text_in(data, "contextId"),
         agent_id=_text_in(facts, "agent_id"),
         parent_run_id=_text_in(facts, "parent_run_id"),
-        ended_at=_moment(_text_in(told, "timestamp")),
+        ended_at=_moment(_text_in(status_object, "timestamp")),
         duration_ms=duration_ms if isinstance(duration_ms, int) else 0,
         metadata=metadata,
     )
@@ -481,12 +485,12 @@ def _status_of(data: JsonObject, facts: JsonObject) -> Status:
     return known if known is not None and _STATES[known] == _STATES[status] else status
 
 
-def _error_of(status: Status, said: str, facts: JsonObject) -> AgentError | None:
+def _error_of(status: Status, text: str, facts: JsonObject) -> AgentError | None:
     if status is Status.COMPLETED:
         return None
     if _object_in(facts, "error"):
         return _read_as(facts["error"], AgentError)
-    return AgentError(_CODES[status], said, origin=Origin.HOST)
+    return AgentError(_CODES[status], text, origin=Origin.HOST)
 
 
 def _own_words(data: JsonObject) -> JsonObject:

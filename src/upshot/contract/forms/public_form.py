@@ -84,8 +84,8 @@ def _public_form(event: _Shown, tools: Mapping[str, str]) -> JsonObject | None:
             return {"kind": "text", "text": text}
         case ModelReplied(response=response):
             # A reply to upshot's own request, such as to repair arguments, is not for the user.
-            said = "" if event.purpose else response.content
-            return {"kind": "message", "text": said} if said else None
+            content = "" if event.purpose else response.content
+            return {"kind": "message", "text": content} if content else None
         case ToolStarted(call=call):
             return _tool(tools.get(call.name), call.id, "started")
         case ToolProgress(text=text):

@@ -100,7 +100,7 @@ async def walk_graph(
         Interrupted: The run was asked to stop, between nodes or in an agent.
         Parked: The run waits for the user.
     """
-    return await _GraphWalk(walk, graph, board, key, commit).go(start or graph.start)
+    return await _GraphWalk(walk, graph, board, key, commit).run(start or graph.start)
 
 
 class _GraphWalk:
@@ -113,7 +113,7 @@ class _GraphWalk:
             walk, graph.nodes, graph.max_steps, key=key, word="node", option="Graph(max_steps=)"
         )
 
-    async def go(self, start: str) -> JsonObject | None:
+    async def run(self, start: str) -> JsonObject | None:
         self._visits.check_known(start)
         # The branches that arrived at each node, with the place of the previous node.
         arrived: dict[str, list[tuple[int, Branch]]] = {start: [(-1, Branch(board=self._base))]}
@@ -180,7 +180,7 @@ class _GraphWalk:
 
     async def _visit(self, name: str, key: str, branch: Branch) -> _NodeOutcome:
         step = _Step(self._walk, key, self._graph.merges)
-        return await step.take(
+        return await step.run_node(
             name,
             self._graph.nodes[name],
             branch,
@@ -243,7 +243,7 @@ class _Step:
         self._board: BoardCopy | None = None
         self.handoff: JsonObject | None = None
 
-    async def take(
+    async def run_node(
         self, name: str, node: Node, branch: Branch, *, route: Callable[[Board], Any] | None = None
     ) -> _NodeOutcome:
         """Run the node, or return its logged outcome."""
@@ -312,10 +312,10 @@ class _Step:
                 return board, value
 
     async def _may_try_again(self, node: Node, error: Exception, tries: int) -> bool:
-        told = reported_error(error)
-        if told is not None and not told.retryable:
+        reported = reported_error(error)
+        if reported is not None and not reported.retryable:
             return False
-        floor_s = getattr(told or error, "retry_after_s", None) or 0.0
+        floor_s = getattr(reported or error, "retry_after_s", None) or 0.0
         return await self._walk.may_try_again(
             tries, node.attempts, node.backoff_s, key=self._key, floor_s=floor_s
         )
@@ -372,7 +372,7 @@ class _Step:
         base = Branch(board=BoardCopy(board))
         members = dict(members_of(work))
         works = [
-            _Step(self._walk, f"{key}/{name}", self._merges).take(name, node, base)
+            _Step(self._walk, f"{key}/{name}", self._merges).run_node(name, node, base)
             for name, node in members.items()
         ]
         done = await together(works)
@@ -390,16 +390,16 @@ class _Step:
         if not listed:
             return []
         _, node = next(members_of(work))
-        said = board.asked or asked_in(board.messages(), self._walk.run.feedback)
+        asked = board.asked or asked_in(board.messages(), self._walk.run.feedback)
         works: list[Any] = []
         for number, item in enumerate(listed):
             mine = BoardCopy(board)
             # Lent, because as a change of every branch it would be a conflict at the join.
             mine.lend(work.name, item)
-            mine.asked = ask_about(item, said)
+            mine.asked = ask_about(item, asked)
             # Kept as a variable, the return values of the items would conflict.
             step = _Step(self._walk, f"{key}/{number}", self._merges, keeps=False)
-            works.append(step.take(str(number), node, Branch(board=mine)))
+            works.append(step.run_node(str(number), node, Branch(board=mine)))
         done = await together(works, at_once=work.at_once)
         # Variables with a merge are wanted outside too.
         own = work.own_names.difference(self._merges)
@@ -462,10 +462,10 @@ def _answer_of(value: Any, *, is_named: bool) -> Any:
         is_alone = not is_named and len(variables) == 1 and isinstance(variables.get("error"), str)
         if is_alone or not reports_failure(variables):
             return variables
-    told = read_returned(cast("object", value))
-    if told is not None and told.ending is not None:
-        raise told.ending
-    return cast("object", value) if told is None or is_data else told.answer
+    returned = read_returned(cast("object", value))
+    if returned is not None and returned.ending is not None:
+        raise returned.ending
+    return cast("object", value) if returned is None or is_data else returned.answer
 
 
 async def _run_agent(
@@ -559,8 +559,8 @@ def _output_of(outcome: ToolOutcome) -> Json:
             code = outcome.code or ErrorCode.TIMEOUT
             message = f"tool {outcome.tool_name!r} took longer than {limit:g} s"
             raise Failed(replace(error, code=code, message=message, retryable=retryable))
-        case ToolFailure(error=said, retryable=retryable, retry_after_s=after_s):
-            message = f"tool {outcome.tool_name!r} failed: {said}"
+        case ToolFailure(error=text, retryable=retryable, retry_after_s=after_s):
+            message = f"tool {outcome.tool_name!r} failed: {text}"
             raise Failed(
                 replace(error, message=message, retryable=retryable, retry_after_s=after_s)
             )

@@ -165,7 +165,7 @@ def plain(piece: Piece) -> Json:
             return value
 
 
-def shown(piece: Piece) -> str:
+def describe_node(piece: Piece) -> str:
     """Return what *piece* is, for a fault."""
     match piece:
         case Table(items=items):
@@ -227,7 +227,7 @@ def read_yaml(text: str, faults: list[MachineFault], *, file: str = "") -> Piece
         return None
     composer = _Composer(faults, file)
     try:
-        composer.take(yaml.parse(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)))
+        composer.compose(yaml.parse(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)))
     except _TooLarge as problem:
         faults.append(_too_large(composer.mark, str(problem)))
         return None
@@ -256,12 +256,16 @@ _LIMITS = f"{MAX_BYTES:,} bytes, {_MAX_DEPTH} levels, {_ITEMS_WANTED}"
 def _unreadable(error: Any, text: str, file: str) -> MachineFault:
     mark = getattr(error, "problem_mark", None)
     problem = getattr(error, "problem", None) or getattr(error, "reason", None)
-    said, wanted = " ".join(str(problem or error).split()), "one YAML document"
-    if mark and "cannot start any token" in said and _is_at_tab(text, mark.line, mark.column):
-        said, wanted = "a tab in the indentation", "spaces: YAML takes no tabs there"
+    problem_text, wanted = " ".join(str(problem or error).split()), "one YAML document"
+    if (
+        mark
+        and "cannot start any token" in problem_text
+        and _is_at_tab(text, mark.line, mark.column)
+    ):
+        problem_text, wanted = "a tab in the indentation", "spaces: YAML takes no tabs there"
     # YAML counts from 0, editors from 1.
     place = Mark(file, mark.line + 1, mark.column + 1) if mark else Mark(file, 1, 1)
-    return MachineFault(place, f"this is not YAML ({said})", wanted, kind="yaml")
+    return MachineFault(place, f"this is not YAML ({problem_text})", wanted, kind="yaml")
 
 
 def _is_at_tab(text: str, line: int, column: int) -> bool:
@@ -353,7 +357,7 @@ class _Composer:
         self._bases: list[list[Table]] = []
         self._documents = 0
 
-    def take(self, events: Iterable[Any]) -> None:
+    def compose(self, events: Iterable[Any]) -> None:
         for event in events:
             kind = type(event).__name__
             start = event.start_mark
@@ -422,7 +426,7 @@ class _Composer:
                 first = holder.marks[key.text].line
                 found = f"the key {key.text!r} a second time"
                 mark = key.mark._replace(path=_child_path(self._path(), key.text))
-                wanted = f"each key once; it stands in line {first} too"
+                wanted = f"each key once; line {first} has it already"
                 self._faults.append(MachineFault(mark, found, wanted, kind="duplicate"))
             else:
                 holder.items[key.text], holder.marks[key.text] = piece, key.mark
@@ -480,7 +484,7 @@ class _Composer:
         piece = self._anchors.get(name)
         if piece is None:
             held = name in self._anchors
-            found = f"the alias *{name} " + ("inside what it stands for" if held else "of nothing")
+            found = f"the alias *{name} " + ("inside its own value" if held else "of nothing")
             self._add_fault(found, f"an anchor &{name} before it")
             return Scalar(self.mark, None)
         return piece

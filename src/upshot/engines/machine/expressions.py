@@ -35,9 +35,9 @@ from upshot.tools.definition.cel import (
     Path,
     Program,
     bound_names,
+    describe_value,
     paths_of,
-    said_of,
-    shown_value,
+    plain_message,
 )
 
 _BROKEN = " is broken: "
@@ -97,7 +97,7 @@ class Expression:
             value = self.value(Variables({}))
         except Failed as failure:
             return f"cannot be evaluated ({failure.error.message.partition(_BROKEN)[2]})"
-        return "" if isinstance(value, kinds) else f"always gives {shown_value(value)}"
+        return "" if isinstance(value, kinds) else f"always gives {describe_value(value)}"
 
     def holds(self, scope: Variables) -> bool:
         """Evaluate a condition.
@@ -107,7 +107,9 @@ class Expression:
         """
         value = self._evaluate(scope)
         if not isinstance(value, bool):
-            raise self._broken_error(f"gives {shown_value(value)}: a condition gives true or false")
+            raise self._broken_error(
+                f"gives {describe_value(value)}: a condition gives true or false"
+            )
         return value
 
     def value(self, scope: Variables) -> Json:
@@ -135,10 +137,10 @@ class Expression:
                 again = self._with_nulls(scope)
                 if again is not None:
                     return again[0]
-            raise self._broken_error(said_of(error)) from error
+            raise self._broken_error(plain_message(error)) from error
         except Exception as error:
             # Boundary to the library: any exception means that the expression is wrong.
-            raise self._broken_error(said_of(error)) from error
+            raise self._broken_error(plain_message(error)) from error
 
     def _with_nulls(self, scope: Variables) -> tuple[Any] | None:
         """Evaluate it with null for missing fields of the result; None if that does not help."""
@@ -150,7 +152,7 @@ class Expression:
             return None
         except Exception as error:
             # The same boundary.
-            raise self._broken_error(said_of(error)) from error
+            raise self._broken_error(plain_message(error)) from error
 
     def _look_up(self, scope: Variables) -> Any:
         root, *names = self._path
@@ -160,7 +162,9 @@ class Expression:
         for place, name in enumerate(names):
             if type(value) is not dict and not isinstance(value, Mapping):
                 before = ".".join(self._path[: place + 1])
-                raise self._broken_error(f"{before} is {shown_value(value)}, which has no fields")
+                raise self._broken_error(
+                    f"{before} is {describe_value(value)}, which has no fields"
+                )
             if name not in value:
                 if root == "result" and not is_free(tuple(names)):
                     return None
@@ -198,7 +202,7 @@ def _check_reads(source: str, items: Collection[str]) -> dict[str, Tree]:
             if root == "result" and rest:
                 _check_result(rest, line, column)
         elif root not in bound and root not in TYPES and root not in LIBRARIES:
-            wanted = expected(root, known, "a name that is there")
+            wanted = expected(root, known, "a known name")
             raise BadExpression(f"the name {root!r}", wanted, line, column)
     return {root: tree_of(paths) for root, paths in reads.items()}
 

@@ -27,10 +27,10 @@ from upshot.engines.machine.document import (
     Piece,
     Scalar,
     Table,
+    describe_node,
     plain,
     read_data,
     read_yaml,
-    shown,
 )
 from upshot.engines.machine.expressions import (
     Constant,
@@ -283,7 +283,9 @@ class _Reader:
                 wanted = expected(name, known, "a setting of models")
                 self._add_fault(table.marks[name], f"the key {name!r}", wanted, "unknown_key")
             elif problem := _setting_problem(name, plain(item)):
-                self._add_fault(item.mark, shown(item), f"the setting {name!r}: {problem}", "type")
+                self._add_fault(
+                    item.mark, describe_node(item), f"the setting {name!r}: {problem}", "type"
+                )
             else:
                 given[name] = plain(item)
         return msgspec.convert(given, ModelSettings)
@@ -332,11 +334,11 @@ class _Reader:
         """Read the input of the work *taker*; reports what it cannot accept."""
         kinds, wanted = _ACCEPTED_INPUTS[taker]
         if taker != "agent" and isinstance(piece, Listing):
-            self._add_fault(piece.mark, shown(piece), wanted, "type")
+            self._add_fault(piece.mark, describe_node(piece), wanted, "type")
             return None
         choices = _table(piece).items.get("choices") if taker == "wait" else None
         if choices is not None and not isinstance(plain(choices), str | list):
-            self._add_fault(choices.mark, shown(choices), "a list of choices", "type")
+            self._add_fault(choices.mark, describe_node(choices), "a list of choices", "type")
         given = self._values(piece, names)
         if isinstance(given, Expression):
             self._may_return(given, kinds, wanted)
@@ -405,7 +407,7 @@ class _Reader:
                 self._add_warning(table.marks[name], found, wanted, "dead_end")
         for name in _unreachable(states, initial) if initial else ():
             wanted = f"a way to it from {initial!r}, or a hook that names it"
-            found = f"the state {name!r}, which nothing leads to"
+            found = f"the state {name!r}, which cannot be reached"
             self._add_warning(table.marks[name], found, wanted, "unreachable")
         if not any(state.is_final for state in states.values()):
             self._add_warning(

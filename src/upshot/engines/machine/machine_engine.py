@@ -131,7 +131,7 @@ class MachineEngine:
             context={**deepcopy(machine.context), **variables},
         )
         try:
-            outcome = await whole.go(walk.start, walk.commit)
+            outcome = await whole.run(walk.start, walk.commit)
         except Unhandled as unhandled:
             raise unhandled.ending from unhandled.ending.__cause__
         finally:
@@ -205,7 +205,7 @@ class MachineWalk:
         # The state whose agent made a handoff that nothing has read yet.
         self._unread = ""
 
-    async def go(self, start: str = "", commit: Commit | None = None) -> Outcome:
+    async def run(self, start: str = "", commit: Commit | None = None) -> Outcome:
         """Go from state to state until the machine ends.
 
         Args:
@@ -222,7 +222,7 @@ class MachineWalk:
             Interrupted: The run was asked to stop, between states.
             Parked: The run waits for the user.
         """
-        name, said = start or self.machine.initial, ""
+        name, text = start or self.machine.initial, ""
         outcomes: list[Outcome] = []
         while True:
             await self.walk.stop_if_asked()
@@ -233,7 +233,7 @@ class MachineWalk:
             state = self.machine.states[name]
             if self._unread:
                 await self._look_for_reader(state, key)
-            done = await Visit(self, state, key, self._last).take()
+            done = await Visit(self, state, key, self._last).run()
             if done.outcome is not self._last:
                 is_open = done.outcome.handoff is not None and not self._may_read(state)
                 self._unread = done.change.node if is_open else ""
@@ -242,10 +242,10 @@ class MachineWalk:
             if commit is not None:
                 commit((done.change,))
             # The text of the last agent is the content of the whole, whatever states follow.
-            said = next((m.text for _, added in done.change.messages for m in added), said)
+            text = next((m.text for _, added in done.change.messages for m in added), text)
             self._last = done.outcome
             if not done.to:
-                return _machine_outcome(done.answer, said, outcomes, done.outcome.handoff)
+                return _machine_outcome(done.answer, text, outcomes, done.outcome.handoff)
             name = done.to
 
     async def _look_for_reader(self, state: State, key: str) -> None:
@@ -280,7 +280,7 @@ class MachineWalk:
             prefix=prefix,
         )
         try:
-            return await inner.go()
+            return await inner.run()
         except Failed as failure:
             return Outcome.failed(failure)
 
@@ -451,16 +451,16 @@ class MachineWalk:
 
 
 def _machine_outcome(
-    answer: Json, said: str, outcomes: Sequence[Outcome], handoff: HandoffEvent | None
+    answer: Json, text: str, outcomes: Sequence[Outcome], handoff: HandoffEvent | None
 ) -> Outcome:
     """Return the outcome of a machine, with the usage of its states and the last handoff."""
     spent = summed(outcomes)
-    if spent is None and not said:
+    if spent is None and not text:
         return Outcome(answer)
     usage, cost = spent or (None, None)
     used: dict[str, Any] = {} if usage is None else {"usage": usage, "cost": cost}
-    result = AgentResult[Any](output=answer, content=said or None, handoff=handoff, **used)
-    return Outcome(answer, result, say=said)
+    result = AgentResult[Any](output=answer, content=text or None, handoff=handoff, **used)
+    return Outcome(answer, result, say=text)
 
 
 class Done(NamedTuple):
@@ -500,7 +500,7 @@ class Visit:
         self._name = shared.prefix + state.name
         self._outcome: Outcome | None = None
 
-    async def take(self) -> Done:
+    async def run(self) -> Done:
         """Run the state, or return its logged outcome.
 
         Raises:
@@ -600,8 +600,8 @@ class Visit:
         """Return the outcome after the hooks, and the state that they name, "" for none."""
         context, to = self._context.values, ""
         if outcome.exception is not None and outcome is not self._last:
-            told = await self._hooks.call("on_error", self._name, outcome.exception, context)
-            to = told if isinstance(told, str) else ""
+            returned = await self._hooks.call("on_error", self._name, outcome.exception, context)
+            to = returned if isinstance(returned, str) else ""
         if not self._hooks.has("on_state_exit"):
             return outcome, to
         # A state that does nothing has no result, and hooks have seen the previous one.
@@ -609,20 +609,20 @@ class Visit:
         # A copy, because changes by hooks must not change the result.
         view = ResultView(own)
         try:
-            told = await self._hooks.call("on_state_exit", self._name, context, view)
+            returned = await self._hooks.call("on_state_exit", self._name, context, view)
         except Failed as failure:
             rescue = await self._rescue(failure)
             return outcome, rescue
-        if isinstance(told, str):
-            return outcome, told
-        if told is None or told is context:
+        if isinstance(returned, str):
+            return outcome, returned
+        if returned is None or returned is context:
             return outcome, to
-        if isinstance(told, ResultView) and told == ResultView(told.result):
+        if isinstance(returned, ResultView) and returned == ResultView(returned.result):
             # Returned unchanged; it may be the view of another result.
-            told = told.result
-        if told is own:
+            returned = returned.result
+        if returned is own:
             return outcome, to
-        return _outcome_of_hook(told, outcome), to
+        return _outcome_of_hook(returned, outcome), to
 
     async def _rescue(self, failure: Failed) -> str:
         """Return the state that ``on_error`` names after another hook raised.
@@ -633,10 +633,10 @@ class Visit:
         bug = failure.__cause__
         if bug is None or failure.error.code != ErrorCode.HOOK_FAILED:
             raise failure
-        told = await self._hooks.call("on_error", self._name, bug, self._context.values)
-        if not isinstance(told, str):
+        returned = await self._hooks.call("on_error", self._name, bug, self._context.values)
+        if not isinstance(returned, str):
             raise failure
-        return told
+        return returned
 
     def _replace_context(self, given: object) -> None:
         """Replace the context by what a hook returned, if that is another mapping."""
@@ -669,7 +669,7 @@ class Visit:
             if not to:
                 ending = outcome.ending
                 failed = Failed(error) if ending is None else Unhandled(outcome, error, ending)
-                failed.said = outcome.result.content or ""
+                failed.last_text = outcome.result.content or ""
                 failed.result = outcome.result
                 raise failed
             return to
@@ -694,11 +694,11 @@ class Visit:
         if self._hooks.has("on_transition"):
             facts = (prefix + to, self._context.values)
             try:
-                told = await self._hooks.call("on_transition", self._name, *facts)
+                returned = await self._hooks.call("on_transition", self._name, *facts)
             except Failed as failure:
-                told = await self._rescue(failure)
-            if isinstance(told, str):
-                to = told.removeprefix(prefix)
+                returned = await self._rescue(failure)
+            if isinstance(returned, str):
+                to = returned.removeprefix(prefix)
                 self._check(to)
         return to
 
@@ -722,9 +722,11 @@ class Visit:
         return Variables(names, lambda: outcome.result)
 
 
-def _outcome_of_hook(told: object, outcome: Outcome) -> Outcome:
+def _outcome_of_hook(returned: object, outcome: Outcome) -> Outcome:
     """Return the outcome that a hook returned in place of another."""
-    made = Outcome.of(coerce_result(dict(told) if isinstance(told, ResultView) else told))
+    made = Outcome.of(
+        coerce_result(dict(returned) if isinstance(returned, ResultView) else returned)
+    )
     if made.error is None:
         made.say = made.result.content or outcome.say
     made.by_agent = outcome.by_agent

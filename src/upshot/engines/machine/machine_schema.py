@@ -19,8 +19,8 @@ from upshot.engines.machine.document import (
     Mark,
     Piece,
     Table,
+    describe_node,
     plain,
-    shown,
 )
 
 if TYPE_CHECKING:
@@ -153,8 +153,7 @@ _STATE: dict[str, Any] = {
     ),
     "transitions": _typed(
         "array",
-        "Transitions, the ways on: the first whose condition holds is taken. Empty: a hook says "
-        "which.",
+        "Transitions: the first one whose condition is true is taken. If empty, a hook chooses.",
         items=_ref("transition"),
     ),
 }
@@ -176,8 +175,8 @@ _DEFINITIONS: dict[str, Any] = {
         "A machine: states and the transitions between them.",
         {
             "spec": {"description": "The form of this file.", "const": SPEC},
-            "name": _typed("string", "The name of the machine. Default: that of the file."),
-            "context": _typed(["object", "null"], "What the context begins with, as plain data."),
+            "name": _typed("string", "The name of the machine. Default: the name of the file."),
+            "context": _typed(["object", "null"], "The initial context, as plain data."),
             "settings": _ref("settings"),
             "agents": _typed(
                 ["object", "array"],
@@ -207,7 +206,7 @@ _DEFINITIONS: dict[str, Any] = {
         "A model, such as openai:gpt-5; what describes the agent; or null for an agent that is "
         "given to the engine.",
         {
-            "model": _typed("string", "A model, provider:model. Default: that of the run."),
+            "model": _typed("string", "A model, provider:model. Default: the run's model."),
             "name": _typed("string", "A name to show."),
             "instructions": _typed("string", "The instructions for the model."),
             "tools": _typed(
@@ -404,7 +403,7 @@ def _value_faults(
             # Numbers and truth values are valid names too, as they are written.
             words = ["a name", *(["a mapping"] if "object" in types else [])]
         about = f"{_join_words(words)}: {about}"
-    yield MachineFault(piece.mark, shown(piece), about, kind=kind)
+    yield MachineFault(piece.mark, describe_node(piece), about, kind=kind)
 
 
 def _about(node: Mapping[str, Any]) -> str:

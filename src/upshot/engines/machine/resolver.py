@@ -143,9 +143,9 @@ class Resolver:
         # It raised, and ``_call`` has converted that.
         if isinstance(value, Outcome):
             return value
-        told = read_result(value, or_data=True)
-        if told is not None and (told.error is not None or not isinstance(value, Mapping)):
-            return Outcome.of(told)
+        result = read_result(value, or_data=True)
+        if result is not None and (result.error is not None or not isinstance(value, Mapping)):
+            return Outcome.of(result)
         try:
             return Outcome(to_free_json(cast("object", value))[0])
         except UnserializableError:

@@ -79,7 +79,7 @@ class Outcome:
             return failure.outcome
         error = failure.error
         status = _STATUS_OF.get(error.code, Status.FAILED)
-        content = failure.said or None
+        content = failure.last_text or None
         return cls.of(AgentResult[Any](status=status, error=error, content=content))
 
     @classmethod
@@ -176,8 +176,8 @@ class Outcome:
         error = self.error
         if error is None:
             return self
-        told = replace(error, details={**error.details, "member": name})
-        made = Outcome.of(replace(self.result, error=told), exception=self.exception)
+        named_error = replace(error, details={**error.details, "member": name})
+        made = Outcome.of(replace(self.result, error=named_error), exception=self.exception)
         made.by_agent = self.by_agent
         return made
 

@@ -30,7 +30,7 @@ from upshot.contract.events import Event, RunStarted
 from upshot.contract.message import Unknown
 from upshot.errors import JournalError, UpshotError
 from upshot.journal.event_codec import Entry, checksum, gap_error, stamp_of
-from upshot.journal.pieces import Keep, PieceRow, pieces_of, shown_run
+from upshot.journal.pieces import Keep, PieceRow, pieces_of, run_of_topic
 from upshot.journal.postgres.server import (
     COLUMN_OIDS,
     DRIVER_ERRORS,
@@ -135,10 +135,10 @@ class PostgresJournal(SqlJournal):
 
         The version of the tables is checked whenever the lease is renewed.
         """
-        broken, told = self._writer.broken, too_new(self.path, self.lease.tables)
+        broken, newer = self._writer.broken, too_new(self.path, self.lease.tables)
         if isinstance(broken, JournalAway):
             return broken
-        return JournalError(told) if told else None
+        return JournalError(newer) if newer else None
 
     def append(self, event: Event, *, epoch: int | None = None) -> None:
         """See ``SqlJournal.append``; a NUL in an id is Misuse."""
@@ -293,10 +293,10 @@ _NOWHERE = RunEnd(0, 0, 0, 0)
 class ServerCommitter:
     """Writes to a server; implements Committer."""
 
-    def __init__(self, line: Line, lease: OwnLease, tell: TellHeld) -> None:
+    def __init__(self, line: Line, lease: OwnLease, notify: TellHeld) -> None:
         self._line = line
         self._lease = lease
-        self._tell = tell
+        self._tell = notify
         # The ends of the logs that were written, as acknowledged.
         self._ends: dict[str, RunEnd] = {}
         self._count = 0
@@ -337,14 +337,14 @@ class ServerCommitter:
 
     def announce(self, committed: Committed) -> None:
         """See ``Committer.announce``."""
-        topics = {*committed.told, *map(of_run, committed.watched)}
+        topics = {*committed.topics, *map(of_run, committed.watched)}
         if topics:
             # A process that misses the notification polls after a while.
             with suppress(*DRIVER_ERRORS):
                 payload = payload_of(self._line.server.writer, topics)
                 self._line.try_once(lambda connection: connection.notify(payload))
 
-    def rest(self) -> None:
+    def do_periodic_work(self) -> None:
         """Renew the lease, while this process holds any runs."""
         self._lease.begin_renewal()
         # An unreachable server does no harm yet: the next commit waits for it.
@@ -606,9 +606,9 @@ class ServerListener:
             if new := self._subscribe(topics):
                 self._read_pieces(None)
                 return new
-            told = self._receive(is_watched=bool(topics))
-            self._read_pieces(told)
-            return told
+            received = self._receive(is_watched=bool(topics))
+            self._read_pieces(received)
+            return received
         except (psycopg.Error, UpshotError) as error:
             if not self._is_warned:
                 self._is_warned = True
@@ -656,7 +656,7 @@ class ServerListener:
         finally:
             other.close()
         while (left_s := deadline - time.monotonic()) > 0:
-            if proof in connection.hear(self._bell, left_s):
+            if proof in connection.wait_for_notice(self._bell, left_s):
                 return True
             self._drain()
         return False
@@ -669,11 +669,11 @@ class ServerListener:
         is_due = now > self._renew_at
         if is_due:
             self._renew_at = now + _RENEW_S
-        shown = filter(None, map(shown_run, topics))
+        shown = filter(None, map(run_of_topic, topics))
         self._places = {run_id: self._places.get(run_id, (0, 0)) for run_id in shown}
         if self._connection is not None:
             for topic in topics if is_due else new:
-                if (run_id := shown_run(topic)) is not None:
+                if (run_id := run_of_topic(topic)) is not None:
                     self._connection.do(_WANT, [run_id])
                 elif self._is_deaf:
                     continue
@@ -683,9 +683,9 @@ class ServerListener:
                     self._connection.do(_WATCH_EFFECT, [to_digest(id)])
         return new
 
-    def _read_pieces(self, told: Collection[str] | None) -> None:
-        """Pass on the pieces of the runs in *told*; None is all that are watched."""
-        wanted = self._places if told is None else [*filter(None, map(shown_run, told))]
+    def _read_pieces(self, topics: Collection[str] | None) -> None:
+        """Pass on the pieces of the runs in *topics*; None is all that are watched."""
+        wanted = self._places if topics is None else [*filter(None, map(run_of_topic, topics))]
         if not wanted or self._connection is None:
             return
         seqs = numbers([self._places[run_id][0] for run_id in wanted])
@@ -700,20 +700,20 @@ class ServerListener:
         if self._connection is None or (self._is_deaf and is_watched):
             self._pause(is_watched=is_watched)
             return None
-        heard = self._connection.hear(self._bell, self._net_s if is_watched else None)
+        heard = self._connection.wait_for_notice(self._bell, self._net_s if is_watched else None)
         self._drain()
-        told: set[str] = set()
+        topics: set[str] = set()
         for one in heard:
             payload = _parse_payload(one)
             if payload[:1] == [self._server.writer]:
                 continue
             if len(payload) < 2:
                 return None
-            told.update(payload[1:])
+            topics.update(payload[1:])
         if time.monotonic() > self._look_at:
             self._look_at = time.monotonic() + self._net_s
             return None
-        return told & self._known
+        return topics & self._known
 
     def _pause(self, *, is_watched: bool) -> None:
         self._bell.settimeout(POLL_S if is_watched else None)

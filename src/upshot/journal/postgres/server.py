@@ -35,7 +35,7 @@ from psycopg.pq import DiagnosticField, ExecStatus, Format
 from upshot.errors import JournalError, Misuse, UpshotError
 from upshot.journal.event_codec import Entry, checksum
 from upshot.journal.lease_holder import LEASE_S
-from upshot.journal.postgres.urls import shown_place, split_url, without_password
+from upshot.journal.postgres.urls import safe_place, split_url, without_password
 from upshot.journal.shared import JournalAway
 from upshot.journal.sql.connection import (
     COMPOSED,
@@ -226,7 +226,7 @@ class ServerConnection:
     """One connection; implements Connection and WriteConnection."""
 
     def __init__(self, connection: psycopg.Connection[Any]) -> None:
-        self.told: set[str] = set()
+        self.topics: set[str] = set()
         self._connection = connection
         self._received: list[str] = []
         for array in ARRAYS:
@@ -326,11 +326,11 @@ class ServerConnection:
         self.do(_NOTIFY, [payload])
 
     def listen(self) -> None:
-        """Receive notifications from now on; ``hear`` returns them."""
-        self._connection.add_notify_handler(lambda told: self._received.append(told.payload))
+        """Receive notifications from now on; ``wait_for_notice`` returns them."""
+        self._connection.add_notify_handler(lambda notice: self._received.append(notice.payload))
         self.do(b"LISTEN upshot")
 
-    def hear(self, bell: socket.socket, timeout_s: float | None) -> list[str]:
+    def wait_for_notice(self, bell: socket.socket, timeout_s: float | None) -> list[str]:
         """Wait until a notification arrives or *bell* can be read, at most *timeout_s* seconds.
 
         Raises:
@@ -344,8 +344,8 @@ class ServerConnection:
                 selector.register(bell, selectors.EVENT_READ)
                 selector.select(timeout_s)
             libpq.consume_input()
-            while (told := libpq.notifies()) is not None:
-                self._received.append(told.extra.decode())
+            while (notice := libpq.notifies()) is not None:
+                self._received.append(notice.extra.decode())
         heard, self._received = self._received, []
         return heard
 
@@ -372,7 +372,7 @@ class Server:
     """
 
     def __init__(self, url: str) -> None:
-        self.name: str = shown_place(url)
+        self.name: str = safe_place(url)
         self.writer: str = secrets.token_hex(16)
         self.patience_s: float
         self._url, listen, self.patience_s = split_url(url)
@@ -383,9 +383,9 @@ class Server:
         try:
             given = conninfo.conninfo_to_dict(url)
         except psycopg.Error as error:
-            said = without_password(reason_of(error), url)
+            text = without_password(reason_of(error), url)
             raise Misuse(
-                f"{shown_place(url)} is not the URL of a journal: {said}; the form is "
+                f"{safe_place(url)} is not the URL of a journal: {text}; the form is "
                 "postgresql://user:password@host:port/database"
             ) from None
         missing = {name: value for name, value in _DEFAULTS.items() if name not in given}
@@ -418,10 +418,10 @@ class Server:
 
     def opening_error(self, error: Exception) -> JournalError:
         """Return the exception for a journal that cannot be opened because of *error*."""
-        said = without_password(reason_of(error), self._url)
+        text = without_password(reason_of(error), self._url)
         kind = JournalAway if _AWAY.search(str(error)) else JournalError
-        advice = next(advice for word, advice in _ADVICE if word in said)
-        return kind(f"the journal {self.name} cannot be opened: {said}; {advice}")
+        advice = next(advice for word, advice in _ADVICE if word in text)
+        return kind(f"the journal {self.name} cannot be opened: {text}; {advice}")
 
 
 class Line:
@@ -489,5 +489,5 @@ class Line:
 
 def reason_of(error: Exception) -> str:
     """Return a driver's error message as one line."""
-    said = " ".join((str(error).strip().splitlines() or [type(error).__name__])[0].split())
-    return said.rpartition("failed: ")[2].removeprefix("FATAL: ").strip()
+    text = " ".join((str(error).strip().splitlines() or [type(error).__name__])[0].split())
+    return text.rpartition("failed: ")[2].removeprefix("FATAL: ").strip()

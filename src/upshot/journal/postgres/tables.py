@@ -244,8 +244,8 @@ def prepare(
             f"the tables of the journal {name} are of version {version}, and this upshot needs "
             f"version {max(1, len(steps) - 1)} or newer: run `upshot journal init URL` once"
         )
-    if told := too_new(name, version, len(steps)):
-        raise JournalError(told)
+    if newer := too_new(name, version, len(steps)):
+        raise JournalError(newer)
 
 
 def too_new(name: str, version: int, known: int = len(STEPS)) -> str:

@@ -23,7 +23,7 @@ def is_url(where: str) -> bool:
     return bool(mark) and scheme in SCHEMES
 
 
-def shown_place(where: str) -> str:
+def safe_place(where: str) -> str:
     """Return a journal's place for display: the URL of a server without its password."""
     if not is_url(where):
         return where

@@ -62,10 +62,10 @@ class WriteConnection(Connection, Protocol):
     """Reads and writes within a transaction.
 
     Attributes:
-        told: Topics whose watchers are woken once this is committed.
+        topics: Topics whose watchers are woken once this is committed.
     """
 
-    told: set[str]
+    topics: set[str]
 
     def executemany(self, statement: str, values: Iterable[Sequence[Any]], /) -> object: ...
 

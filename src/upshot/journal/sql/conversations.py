@@ -31,8 +31,8 @@ from upshot.state.turns import (
     committed_turns,
     folded,
     read_conversation,
-    spent_in_all,
     summarised,
+    used_in_all_measured,
 )
 
 _PAGE_EVENTS = 256
@@ -86,7 +86,7 @@ def _sound_blocks(rows: Iterable[tuple[int, bytes, int]]) -> Iterator[TurnsBlock
 def used_elsewhere(connection: Connection, id: str, *, without: str, answers: bool) -> Spent:
     """Sum what the runs of a conversation used, except for one."""
     runs = _runs_of(connection, id)
-    return spent_in_all(runs, _reader(connection), without=without, answers=answers)
+    return used_in_all_measured(runs, _reader(connection), without=without, answers=answers)
 
 
 def committed_of(connection: Connection, id: str, kept: KeptTurns) -> CommittedTurns:

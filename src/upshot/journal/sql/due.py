@@ -22,8 +22,8 @@ from upshot.journal.shared import (
     PlacedAnswer,
     Stop,
     Submission,
+    duplicate_id_error,
     is_past_key,
-    taken_id,
 )
 from upshot.journal.sql.connection import (
     HOLDER,
@@ -77,7 +77,7 @@ def submit_run(connection: WriteConnection, new: Submission) -> Submission:
         if standing is not None and standing.run_id != new.run_id:
             return standing
     if number_of(connection, new.run_id) is not None:
-        raise taken_id(new.run_id)
+        raise duplicate_id_error(new.run_id)
     _check_owner(connection, new)
     queue_run(connection, new)
     return new
@@ -158,7 +158,7 @@ def reserve_due(connection: WriteConnection, run_ids: Sequence[str], for_s: floa
 def make_due(connection: WriteConnection, run_id: str, reason: str, delay_s: float) -> None:
     """Make a run due; see ``SharedJournal.make_due``."""
     connection.execute(_MAKE_DUE, (round(delay_s * 1_000_000), reason, run_id))
-    connection.told.add(DUE)
+    connection.topics.add(DUE)
 
 
 def make_due_soon(connection: WriteConnection, run_id: str, reason: str) -> None:
@@ -166,7 +166,7 @@ def make_due_soon(connection: WriteConnection, run_id: str, reason: str) -> None
     while (parent := connection.execute(_PARENT, (run_id,)).fetchone()) is not None:
         (run_id,) = parent
     connection.execute(_SOON, (0, reason, run_id))
-    connection.told.add(DUE)
+    connection.topics.add(DUE)
 
 
 # These cannot be mistaken for questions: no question is named by a single word.
@@ -193,7 +193,7 @@ def place_answer(
         return None
     connection.execute(_ADD_WISH, (answer.run_id, answer.item, encode(answer).decode()))
     drop_item(connection, answer.run_id, answer.item)
-    connection.told.add(placed_answers_topic(answer.run_id))
+    connection.topics.add(placed_answers_topic(answer.run_id))
     if seq:
         make_due_soon(connection, answer.run_id, "answered")
     return answer
@@ -208,7 +208,7 @@ def place_stop(connection: WriteConnection, stop: Stop) -> None:
     """Store a stop request within a transaction; see ``SharedJournal.place_stop``."""
     connection.lock_run(stop.run_id)
     connection.execute(_STOP, (stop.run_id, stop.kind, encode(stop).decode()))
-    connection.told.add(placed_answers_topic(stop.run_id))
+    connection.topics.add(placed_answers_topic(stop.run_id))
     # Even for a run that is worked on: if it parks before it sees the request, it is claimed again.
     make_due_soon(connection, stop.run_id, stop.kind)
 

@@ -181,13 +181,13 @@ def _end_claim(connection: WriteConnection, run_no: int, entry: Entry, event: To
         place = (entry.seq, says_end, entry.time, state, digest, run_no, call)
         found = connection.execute(_END, (state, state, state, *place)).fetchall()
         if found and found[0][0]:
-            connection.told.add(of_effect(id))
+            connection.topics.add(of_effect(id))
     else:
         times = (to_micros(record.started_at), entry.time)
         name = column_text(record.tool_name)
         connection.execute(_OWN, (digest, name, run_no, call, entry.seq, *times))
     if state == UNKNOWN:
-        connection.told.add(EFFECTS)
+        connection.topics.add(EFFECTS)
 
 
 def read_row(connection: Connection, id: str) -> EffectRow | None:
@@ -240,7 +240,7 @@ def _with_kept(entry: EffectEntry, kept: str) -> EffectEntry:
     return msgspec.structs.replace(entry, **{name: getattr(known, name) for name in more})
 
 
-def kept_of(entry: EffectEntry) -> str:
+def details_to_keep(entry: EffectEntry) -> str:
     """Return what to keep of *entry* when its log is removed."""
     return encode(entry).decode()
 

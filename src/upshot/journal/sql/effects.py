@@ -38,10 +38,10 @@ from upshot.journal.sql.effect_rows import (
     IS_PAST_KEEP,
     EffectRow,
     claim,
+    details_to_keep,
     entry_of,
     event_at,
     events_of,
-    kept_of,
     read_entry,
     read_row,
     read_rows,
@@ -166,7 +166,7 @@ def _claim_again(connection: WriteConnection, started: ToolStarted) -> EffectEnt
 def _mark_unknown(connection: WriteConnection, row: EffectRow) -> None:
     """Record an abandoned effect as unknown."""
     connection.execute(_LEAVE, (row.effect_no, row.started_at))
-    connection.told |= {of_effect(row.id.hex()), EFFECTS}
+    connection.topics |= {of_effect(row.id.hex()), EFFECTS}
 
 
 def _settle(connection: WriteConnection, id: str, settlement: Settlement) -> EffectEntry:
@@ -188,7 +188,7 @@ def _settle(connection: WriteConnection, id: str, settlement: Settlement) -> Eff
     at = to_micros(settlement.at)
     values = (state_number(settlement.effect), encode(settlement).decode(), at, row.id)
     connection.execute(_SETTLE, values)
-    connection.told |= {of_effect(id), EFFECTS}
+    connection.topics |= {of_effect(id), EFFECTS}
     waiting = {*remove_settled_questions(connection, id)}
     if row.run_id is not None and _may_wait(connection, row):
         waiting.add(row.run_id)
@@ -349,7 +349,7 @@ def keep_effects(connection: WriteConnection, run_no: int, *, effects: bool) -> 
             entry = msgspec.structs.replace(entry, output=output)
         owner = (row.run_id, row.agent_id, row.owner, row.tenant)
         state = UNKNOWN if row.state == BEGUN else row.state
-        values = (*owner, state, to_micros(entry.ended_at), kept_of(entry), row.effect_no)
+        values = (*owner, state, to_micros(entry.ended_at), details_to_keep(entry), row.effect_no)
         connection.execute(_KEEP, values)
 
 

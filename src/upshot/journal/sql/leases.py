@@ -116,7 +116,7 @@ def hold_run(connection: WriteConnection, run_id: str, epoch: int) -> None:
 def release_runs(connection: WriteConnection, claims: Iterable[tuple[str, int]]) -> None:
     """Record that this process has stopped working on runs that did not settle."""
     connection.executemany(_RELEASE, claims)
-    connection.told.add(DUE)
+    connection.topics.add(DUE)
 
 
 def read_holders(connection: Connection) -> dict[str, LeaseHolder]:

@@ -410,7 +410,7 @@ def _summary(row: Any) -> RunSummary:
     run_id, agent_id, status, started_at, updated_at, events, request, *rest = row
     parent, context_id, turn, is_chained, revision, spent, effect, error_code, *rest = rest
     owner, tenant, answer, took, tools = rest
-    usage, cost = read_spent(spent)
+    usage, cost = read_usage(spent)
     return RunSummary(
         run_id=run_id,
         agent_id=agent_id,
@@ -436,7 +436,7 @@ def _summary(row: Any) -> RunSummary:
     )
 
 
-def read_spent(text: str | None) -> tuple[Usage, Cost | None]:
+def read_usage(text: str | None) -> tuple[Usage, Cost | None]:
     """Decode what a run used from its row; nothing if that cannot be read."""
     try:
         return (NO_USAGE, None) if text is None else _spent.decode(text)

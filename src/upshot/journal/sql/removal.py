@@ -87,7 +87,7 @@ def redact_runs(connection: WriteConnection, conversation: str, by: str) -> tupl
         keep_asks(connection, run_no, NO_ASKS)
         redact_effects(connection, run_no)
         redact_submission(connection, run.run_id)
-        connection.told.add(of_run(run.run_id))
+        connection.topics.add(of_run(run.run_id))
     kept = KeptTurns()
     for run in chosen:
         _rewrite(connection, run.run_id, lambda event: _with_seed_digest(connection, event, kept))

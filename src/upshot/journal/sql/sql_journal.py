@@ -540,9 +540,9 @@ class SqlJournal(SqlEffects):
         self._check_process()
         return self._writer.changes.watch(*topics)
 
-    def is_shown(self, run_id: str) -> bool:
-        """See ``SharedJournal.is_shown``."""
-        return self._writer.pieces.is_shown(run_id)
+    def is_watched(self, run_id: str) -> bool:
+        """See ``SharedJournal.is_watched``."""
+        return self._writer.pieces.is_watched(run_id)
 
     def show(self, event: Event) -> None:
         """See ``SharedJournal.show``."""

@@ -59,7 +59,7 @@ def queue_run(connection: WriteConnection, new: Submission) -> None:
         to_micros(new.at),
     )
     connection.execute(_QUEUE, row)
-    connection.told.add(DUE)
+    connection.topics.add(DUE)
 
 
 def hand_over(connection: WriteConnection, run_no: int, run_id: str, holder: str) -> None:
@@ -82,7 +82,7 @@ def withdraw_run(connection: WriteConnection, run_id: str) -> None:
     connection.lock_run(run_id)
     connection.execute(_WITHDRAW, (run_id,))
     connection.execute(_UNKEEP, (run_id,))
-    connection.told.add(of_run(run_id))
+    connection.topics.add(of_run(run_id))
 
 
 def redact_submission(connection: WriteConnection, run_id: str) -> None:

@@ -72,7 +72,7 @@ class Committed:
         written: The last seq written, by run.
         failed: Why nothing was written, by run.
         settled: Each job with its result or what it raised.
-        told: Topics that jobs and effects changed.
+        topics: Topics that jobs and effects changed.
         refused: The claims of effects that were refused.
         watched: The written runs that any process watches.
         shown: The written runs for which any process wants the pieces of replies.
@@ -83,7 +83,7 @@ class Committed:
     settled: list[tuple[Job, Any, Exception | None]] = field(
         default_factory=list[tuple[Job, Any, Exception | None]]
     )
-    told: set[str] = field(default_factory=set[str])
+    topics: set[str] = field(default_factory=set[str])
     refused: list[Refusal] = field(default_factory=list[Refusal])
     watched: set[str] = field(default_factory=set[str])
     shown: AbstractSet[str] = frozenset()
@@ -115,7 +115,7 @@ class Batch(ABC):
                 self._flush()
                 self._run_job(item)
         self._flush()
-        self.committed.told, self._writing.told = self._writing.told, set()
+        self.committed.topics, self._writing.topics = self._writing.topics, set()
 
     @abstractmethod
     def append(self, groups: dict[str, list[Entry]]) -> None:
@@ -181,7 +181,7 @@ class Committer(Protocol):
         """Notify other processes of what they watch in a commit; never raises."""
         ...
 
-    def rest(self) -> None:
+    def do_periodic_work(self) -> None:
         """Do periodic work."""
         ...
 
@@ -517,7 +517,7 @@ class Writer:
             try:
                 self._calls.get(timeout=committer.rest_s)
             except Empty:
-                committer.rest()
+                committer.do_periodic_work()
         self.asleep = False
 
     def _write_queue(self, committer: Committer) -> None:
@@ -540,11 +540,11 @@ class Writer:
         if committed is not None:
             # After the waiters were woken, so that it does not delay them.
             if self.changes.watches:
-                self.changes.tell({*committed.told, *map(of_run, committed.written)})
+                self.changes.notify({*committed.topics, *map(of_run, committed.written)})
             committer.announce(committed)
             # A busy thread never sleeps.
             if committer.rest_s == 0:
-                committer.rest()
+                committer.do_periodic_work()
 
     def _write(self, committer: Committer, items: list[Item]) -> Committed | None:
         if self.broken is not None:
@@ -569,7 +569,7 @@ class Writer:
         for run_id, call_id, entry in committed.refused:
             self.refused[run_id, call_id] = entry
         if committed.shown or self.pieces.wanted:
-            self.pieces.want(committed.written.keys(), committed.shown)
+            self.pieces.note_commit(committed.written.keys(), committed.shown)
         for job, result, error in committed.settled:
             job.done(result, error)
         return committed

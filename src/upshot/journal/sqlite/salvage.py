@@ -243,8 +243,8 @@ def _is_wish(values: list[Any]) -> bool:
     if values[1] in _STOPS:
         stop = _decode_body(values[2], Stop)
         return stop is not None and [stop.run_id, stop.kind] == values[:2]
-    wish = _decode_body(values[2], PlacedAnswer)
-    return wish is not None and [wish.run_id, wish.item] == values[:2]
+    placed = _decode_body(values[2], PlacedAnswer)
+    return placed is not None and [placed.run_id, placed.item] == values[:2]
 
 
 def _is_submission(values: list[Any]) -> bool:

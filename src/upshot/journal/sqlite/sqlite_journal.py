@@ -19,7 +19,7 @@ from typing import ClassVar, NamedTuple, TypeVar
 from upshot.contract.effects import to_digest
 from upshot.errors import JournalError, UpshotError
 from upshot.journal.event_codec import FORMAT, Entry, gap_error
-from upshot.journal.pieces import Keep, PieceRow, shown_run
+from upshot.journal.pieces import Keep, PieceRow, run_of_topic
 from upshot.journal.sql.connection import SEQ_BITS, SEQ_MASK, Connection
 from upshot.journal.sql.own_lease import OwnLease
 from upshot.journal.sql.queries import Reader
@@ -189,7 +189,7 @@ class FileListener:
         self._bell.clear()
         # A folder that is not writable has no pieces.
         with suppress(sqlite3.Error, OSError):
-            self._read_pieces({run for one in topics if (run := shown_run(one)) is not None})
+            self._read_pieces({run for one in topics if (run := run_of_topic(one)) is not None})
         try:
             return self._find_changes(topics)
         except (*FILE_ERRORS, UpshotError):
@@ -211,7 +211,7 @@ class FileListener:
         if self._connection is None:
             self._connection = self._connect(self._path)
         (version,) = self._connection.execute("PRAGMA data_version").fetchone()
-        logs = {topic for topic in topics if shown_run(topic) is None}
+        logs = {topic for topic in topics if run_of_topic(topic) is None}
         if version == self._version and self._ends.keys() == logs:
             return ()
         # Logs and effects are compared; for control requests and due runs, any commit may be a
@@ -232,7 +232,7 @@ class FileListener:
             return
         now, new = time.monotonic(), run_ids - self._places.keys()
         if new or now > self._renew_at:
-            self._live.want(run_ids)
+            self._live.request_pieces(run_ids)
             self._renew_at = now + WANTED_S / 3
             self._places = {run_id: self._places.get(run_id, (0, 0)) for run_id in run_ids}
         if self._live.has_changed() or new:
@@ -281,10 +281,10 @@ class RunEnd(NamedTuple):
 class FileCommitter:
     """Writes to a journal's file; implements Committer."""
 
-    def __init__(self, database: Database, lease: OwnLease, tell: TellHeld) -> None:
+    def __init__(self, database: Database, lease: OwnLease, notify: TellHeld) -> None:
         self._database = database
         self._lease = lease
-        self._tell = tell
+        self._tell = notify
         self._ends: dict[str, RunEnd] = {}
         self._live = LiveFile(database.path)
 
@@ -296,7 +296,7 @@ class FileCommitter:
         self._lease.commit()
         # SQLite writes into a file that was deleted or replaced without any error.
         self._database.check_place()
-        if wanted := self._live.wanted():
+        if wanted := self._live.requested_runs():
             batch.committed.shown = wanted & batch.committed.written.keys()
         return batch.committed
 
@@ -308,7 +308,7 @@ class FileCommitter:
         """While this process may hold a run, the time until its lease has to be renewed."""
         return self._lease.due_s
 
-    def rest(self) -> None:
+    def do_periodic_work(self) -> None:
         """Renew the lease, while this process holds any runs."""
         database, lease = self._database, self._lease
         lease.begin_renewal()
@@ -438,7 +438,7 @@ class LiveFile:
         self._wanted = _NONE
         self._look_at = 0.0
 
-    def wanted(self) -> frozenset[str]:
+    def requested_runs(self) -> frozenset[str]:
         """Return the runs whose pieces are wanted; none if there is no file."""
         if self._connection is None and not os.path.exists(self._path):
             return _NONE
@@ -458,7 +458,7 @@ class LiveFile:
         before, self._version = self._version, version
         return version != before
 
-    def want(self, run_ids: Collection[str]) -> None:
+    def request_pieces(self, run_ids: Collection[str]) -> None:
         """Request the pieces of these runs for a while."""
         until = time.time() + WANTED_S
         rows = [(run_id, until) for run_id in run_ids]

@@ -48,7 +48,7 @@ def peek(path: str, length: int) -> bytes | None:
 
 
 def keep_open(path: str) -> Identity:
-    """Register that the file is about to be opened as a database, until ``let_go``."""
+    """Register that the file is about to be opened as a database, until ``note_closed``."""
     with _lock:
         file = _identity(os.stat(path))
         if file in _inherited:
@@ -60,7 +60,7 @@ def keep_open(path: str) -> Identity:
         return file
 
 
-def let_go(file: Identity) -> None:
+def note_closed(file: Identity) -> None:
     """Register that the file was closed."""
     with _lock:
         _open[file] -= 1
@@ -347,7 +347,7 @@ class Database(sqlite3.Connection):
     path: str
     file: Identity
     turn: FileLock
-    told: set[str]
+    topics: set[str]
     _log: Identity | None = None
     _folder_changed: int | None = None
 
@@ -401,7 +401,7 @@ class Database(sqlite3.Connection):
         """Close the file."""
         super().close()
         self.turn.close()
-        let_go(self.file)
+        note_closed(self.file)
 
 
 def open_database(path: str, *, create: bool = True) -> Database:
@@ -554,9 +554,9 @@ def _open_counts(path: str, *, create: bool) -> Database:
             path, timeout=BUSY_S, isolation_level=None, check_same_thread=False, factory=Database
         )
     except BaseException:
-        let_go(file)
+        note_closed(file)
         raise
-    connection.path, connection.file, connection.told = path, file, set()
+    connection.path, connection.file, connection.topics = path, file, set()
     add_clock(connection)
     connection.turn = FileLock(f"{path}-lock")
     try:

@@ -24,12 +24,12 @@ class Signal(Exception):
     """The base class of what engines raise to end a run.
 
     Attributes:
-        said: Text of the agent that ended the run and is not on a board yet; the run adds it.
+        last_text: Text of the agent that ended the run and is not on a board yet; the run adds it.
         result: The result it was made from, with facts of its last call; None if raised by code.
         raised: The exception of a hook that ends the run, for the result's ``raw``.
     """
 
-    said: str = ""
+    last_text: str = ""
     raised: Exception | None = None
     result: AgentResult[Any] | None = None
 

@@ -79,13 +79,13 @@ class Questions:
             with nullcontext() if self._working is None else self._working.asking():
                 answer, _ = to_free_json(await call(asked, pending.question))
         except Exception as error:
-            said = signal_of(error)
-            if said is not None and not isinstance(said, Parked):
+            signal = signal_of(error)
+            if signal is not None and not isinstance(signal, Parked):
                 raise
-            if said is None:
+            if signal is None:
                 # A host that cannot ask does not fail the run: the question stays open.
                 warn("ask_user", error)
-            raise self._leave_open(pending, *(said.pending if said else ())) from error
+            raise self._leave_open(pending, *(signal.pending if signal else ())) from error
         return answer
 
     def _next_number(self) -> str:

@@ -138,14 +138,14 @@ class StopRequest:
     @property
     def cause(self) -> InterruptCause:
         """Why the run must stop, "" if it need not."""
-        wish = self._look()
-        return InterruptCause.NONE if wish is None else wish.cause
+        interrupt = self._look()
+        return InterruptCause.NONE if interrupt is None else interrupt.cause
 
     @property
     def detail(self) -> str:
         """More about the cause, "" for nothing."""
-        wish = self._look()
-        return "" if wish is None else wish.detail
+        interrupt = self._look()
+        return "" if interrupt is None else interrupt.detail
 
 
 # Events that only the run itself logs. If an engine could publish them, the log would say what
@@ -194,7 +194,7 @@ class RunHost:
         self._event_subscriber = self._subscriber_for("publish")
         self._usage_subscriber = self._subscriber_for("report_usage")
         if self._event_subscriber is not None:
-            self._recorder.watch(self._event_subscriber.tell)
+            self._recorder.watch(self._event_subscriber.notify)
 
     if not TYPE_CHECKING:  # A mistyped name is still found where the class is known.
 
@@ -523,9 +523,11 @@ class RunHost:
         """Return what to call with the usage of each model call, in any thread; None if the user's
         host has no ``report_usage``.
         """
-        told = self._usage_subscriber
+        subscriber = self._usage_subscriber
         return (
-            None if told is None else partial(_call_in_loop, asyncio.get_running_loop(), told.tell)
+            None
+            if subscriber is None
+            else partial(_call_in_loop, asyncio.get_running_loop(), subscriber.notify)
         )
 
     async def drain_host(self, wait: Wait) -> None:
@@ -629,8 +631,8 @@ class RunHost:
             return None
 
     def _subscriber_for(self, name: str) -> Subscriber | None:
-        told = method(self._user, name)
-        return None if told is None else Subscriber(told, lambda error: self._warn(name, error))
+        found = method(self._user, name)
+        return None if found is None else Subscriber(found, lambda error: self._warn(name, error))
 
     def _warn(self, name: str, error: BaseException) -> None:
         """Warn of an exception of the user's host, once for each method and exception type."""

@@ -178,7 +178,7 @@ class Run:
             ):
                 vars(self).pop(name, None)
 
-    def take_up(self) -> None:
+    def restore_progress(self) -> None:
         """Give the engine what the log has of this attempt, which an earlier session started."""
         state, redaction = self._context.state, self._context.redaction
         vars(self).update(

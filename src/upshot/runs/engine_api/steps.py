@@ -157,11 +157,11 @@ class Steps:
         try:
             value, lossy = to_free_json(await call(body))
         except Exception as error:
-            said = signal_of(error)
-            if isinstance(said, Parked) and is_single:
+            signal = signal_of(error)
+            if isinstance(signal, Parked) and is_single:
                 # It was not interrupted: it says itself that there is more to do.
-                recorder.emit(_postponed_outcome(key, said))
-            if said is not None:
+                recorder.emit(_postponed_outcome(key, signal))
+            if signal is not None:
                 raise
             if who:
                 blame(error, who, recorder.run_id)

@@ -238,9 +238,9 @@ class Lane(msgspec.Struct):
             # One more for each reply: the width doubles with each round.
             self.width = min(self.width + 1, 1 << 20)
 
-    def _update_windows(self, said: RateLimitState, age_s: float, now_us: int) -> None:
+    def _update_windows(self, reported: RateLimitState, age_s: float, now_us: int) -> None:
         """Correct the windows by what a reply reports."""
-        for one in said.windows:
+        for one in reported.windows:
             if not one.limit or Need(1, 1).of(one.resource) == 0:
                 continue
             window, left = self.windows.get(one.name), one.remaining

@@ -16,7 +16,7 @@ from typing import Any, TypeVar, cast
 
 import msgspec
 
-from upshot.contract.base.checks import shown
+from upshot.contract.base.checks import format_value
 from upshot.contract.base.enums import ErrorCode, Origin, Resource
 from upshot.contract.error import AgentError
 from upshot.contract.model_calls import ModelRequest, ModelResponse, name_of
@@ -72,7 +72,7 @@ class Pacer:
         self._limits = {name: _check_limits(name, pair) for name, pair in (limits or {}).items()}
         given: Any = max_wait_s
         if isinstance(given, bool) or not isinstance(given, int | float) or not given >= 0:
-            raise Misuse(f"max_wait_s must be seconds, 0 or more, got {shown(given)}")
+            raise Misuse(f"max_wait_s must be seconds, 0 or more, got {format_value(given)}")
         self._max_wait_s = max_wait_s
         self._memory = MemoryValues()
         self._lines: dict[object, _Queue] = {}
@@ -349,8 +349,8 @@ class _Queue:
 
     def _update(self, backs: list[Back], wants: list[Want]) -> Change[Answer]:
         def change(values: SharedValues) -> Answer:
-            said, now_us = values.read(self.key), values.now_us
-            lane = msgspec.json.decode(said, type=Lane) if said else Lane()
+            stored, now_us = values.read(self.key), values.now_us
+            lane = msgspec.json.decode(stored, type=Lane) if stored else Lane()
             lane.limit(self.limits, now_us)
             answer = lane.update(now_us, self.process, backs, wants)
             values.write(self.key, msgspec.json.encode(lane).decode())
@@ -383,25 +383,27 @@ def _salt(values: SharedValues) -> str:
 
 def _estimate(request: ModelRequest) -> Need:
     """Estimate what a request takes, until the provider has reported usage."""
-    said = sum(len(message.text) for message in request.messages) + len(request.system or "")
+    characters = sum(len(message.text) for message in request.messages) + len(request.system or "")
     most = None if request.settings is None else request.settings.max_tokens
-    return Need(said // _BYTES_A_TOKEN + 1, most or _GUESSED_OUTPUT)
+    return Need(characters // _BYTES_A_TOKEN + 1, most or _GUESSED_OUTPUT)
 
 
 def _check_limits(name: object, pair: object) -> dict[str, int]:
     """Check limits given by the caller, and return them by resource."""
     if not isinstance(name, str) or ":" not in name:
-        raise Misuse(f"limits name models as 'openai:*' or 'openai:gpt-5', got {shown(name)}")
-    said = (
+        raise Misuse(
+            f"limits name models as 'openai:*' or 'openai:gpt-5', got {format_value(name)}"
+        )
+    problem = (
         f"limits of {name!r} must be (requests a minute, tokens a minute), each a whole number "
-        f"from 1 on or None, got {shown(pair)}"
+        f"from 1 on or None, got {format_value(pair)}"
     )
     if not isinstance(pair, tuple | list):
-        raise Misuse(said)
+        raise Misuse(problem)
     numbers = tuple(cast("Sequence[object]", pair))
     fits = [one is None or (type(one) is int and one > 0) for one in numbers]
     if len(numbers) != len(_COUNTED) or not all(fits):
-        raise Misuse(said)
+        raise Misuse(problem)
     return {
         resource: one
         for resource, one in zip(_COUNTED, numbers, strict=True)

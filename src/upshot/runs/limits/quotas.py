@@ -288,7 +288,7 @@ def _spent_error(
 def _unpriced_error(quota: Quota, model: str) -> AgentError:
     return AgentError(
         ErrorCode.BUDGET_EXCEEDED,
-        f"The quota {quota.name!r} caps money, and nothing is known of the price of {model}: give "
+        f"The quota {quota.name!r} caps money, and the price of {model} is unknown: give "
         "prices=, or cap tokens.",
         origin=Origin.LIMIT,
         details={"dimension": "quota", "quota": quota.name, "model": model, "phase": "unsent"},

@@ -40,12 +40,12 @@ class Fact(NamedTuple):
     Attributes:
         seq: Its place in the log.
         kind: Its kind.
-        said: The value to compare.
+        value: The value to compare.
     """
 
     seq: int
     kind: str
-    said: Json
+    value: Json
 
 
 class Variable(NamedTuple):
@@ -76,13 +76,13 @@ class ComparedEvents(NamedTuple):
     """The parts of a log that are compared.
 
     Attributes:
-        said: What the engine requested and wrote, and how it ended, in order.
+        facts: What the engine requested and wrote, and how it ended, in order.
         seen: The variables at model calls, tool calls, child runs and the end. The key names the
             point in the same way in every session.
         events: The log.
     """
 
-    said: list[Fact]
+    facts: list[Fact]
     seen: dict[str, View]
     events: Sequence[Event]
 
@@ -138,8 +138,8 @@ def facts_of(
     reader = _Reader(is_left_out, show)
     for event in events:
         reader.add(event)
-    said = reader.facts(is_record=is_record)
-    return ComparedEvents(said, reader.seen, events)
+    facts = reader.facts(is_record=is_record)
+    return ComparedEvents(facts, reader.seen, events)
 
 
 class _Reader:
@@ -188,7 +188,7 @@ class _Reader:
                 self._record_view(event, "end")
             case _:
                 pass
-        self._facts += (self._fact(event, said) for said in _compared_parts(event))
+        self._facts += (self._fact(event, part) for part in _compared_parts(event))
 
     def _read_start(self, event: Event) -> None:
         match event:
@@ -221,10 +221,10 @@ class _Reader:
     def _add_model_call(self, event: ModelStarted) -> None:
         if event.turn in self._asked:
             self._facts.remove(self._asked[event.turn])
-        said: JsonObject = {"model": event.model}
+        call: JsonObject = {"model": event.model}
         if (request := event.request) is not None:
-            said |= {part: getattr(request, part) for part in _PARTS}
-        fact = self._fact(event, said)
+            call |= {part: getattr(request, part) for part in _PARTS}
+        fact = self._fact(event, call)
         self._asked[event.turn] = fact
         self._facts.append(fact)
         place = self._places.setdefault(event.turn, len(self._places))
@@ -233,13 +233,13 @@ class _Reader:
     def _record_view(self, event: Event, point: str) -> None:
         self.seen.setdefault(f"{self._attempt} {point}", View(event.seq, {**self._variables}))
 
-    def _fact(self, event: Event, said: Json) -> Fact:
-        return Fact(event.seq, event.kind, self._show(said))
+    def _fact(self, event: Event, value: Json) -> Fact:
+        return Fact(event.seq, event.kind, self._show(value))
 
 
 def _without_stop(facts: list[Fact]) -> list[Fact]:
     last = facts[-1] if facts else None
-    if last is None or last.kind != "run_settled" or _object(last.said)["status"] not in STOPPED:
+    if last is None or last.kind != "run_settled" or _object(last.value)["status"] not in STOPPED:
         return facts
     return [fact for fact in facts if fact.kind not in _STOP]
 
@@ -251,7 +251,7 @@ def _in_call_order(facts: list[Fact]) -> list[Fact]:
     has the answers and does not wait.
     """
     ordered: list[Fact] = []
-    told: list[Fact] = []
+    sorted_facts: list[Fact] = []
     places: dict[Json, int] = {}
 
     def place(fact: Fact) -> int:
@@ -260,21 +260,21 @@ def _in_call_order(facts: list[Fact]) -> list[Fact]:
     for fact in facts:
         message = _message_of(fact)
         if message.get("role") == Role.TOOL:
-            told.append(fact)
+            sorted_facts.append(fact)
             continue
-        ordered += sorted(told, key=place)
-        told = []
+        ordered += sorted(sorted_facts, key=place)
+        sorted_facts = []
         content = message.get("content")
         parts = map(_object, content if isinstance(content, list) else ())
         calls = [part for part in parts if part.get("kind") == "tool_call"]
         if calls:
             places = {call.get("id"): number for number, call in enumerate(calls)}
         ordered.append(fact)
-    return ordered + sorted(told, key=place)
+    return ordered + sorted(sorted_facts, key=place)
 
 
 def _message_of(fact: Fact) -> JsonObject:
-    return _object(_object(fact.said).get("message"))
+    return _object(_object(fact.value).get("message"))
 
 
 def _compared_parts(event: Event) -> Iterator[JsonObject]:
@@ -297,9 +297,11 @@ def _compared_parts(event: Event) -> Iterator[JsonObject]:
             }
         case RunSettled(result=result) if result.status is not Status.INPUT_REQUIRED:
             code = None if result.error is None else str(result.error.code)
-            state = {name: said for name, said in result.state.items() if name != HANDOFF_STATE_KEY}
-            said = {"status": str(result.status), "error": code, "state": state}
-            yield _json(said | {"output": result.output, "content": result.content})
+            state = {
+                name: value for name, value in result.state.items() if name != HANDOFF_STATE_KEY
+            }
+            value = {"status": str(result.status), "error": code, "state": state}
+            yield _json(value | {"output": result.output, "content": result.content})
         case _:
             pass
 
@@ -357,8 +359,8 @@ def missing_call(
         if is_left_out(event.seq):
             continue
         if not made[call]:
-            said: Json = {"call_id": call[0], "tool_name": call[1]}
-            return Difference(seq=event.seq, kind=event.kind, recorded=said)
+            call_object: Json = {"call_id": call[0], "tool_name": call[1]}
+            return Difference(seq=event.seq, kind=event.kind, recorded=call_object)
         made[call] -= 1
     return None
 
@@ -377,17 +379,17 @@ def changed_agent(recorded: Iterable[Event], replayed: Iterable[Event]) -> Diffe
         was = event.agent
         names = [name for name in _ASKS_WITH if getattr(was, name) != getattr(now, name)]
         if names:
-            said, again = ({name: getattr(one, name) for name in names} for one in (was, now))
+            before, again = ({name: getattr(one, name) for name in names} for one in (was, now))
             return Difference(
-                seq=event.seq, kind=event.kind, recorded=_json(said), replayed=_json(again)
+                seq=event.seq, kind=event.kind, recorded=_json(before), replayed=_json(again)
             )
     known = [event.warning for event in recorded if isinstance(event, Warned)]
     for event in replayed:
         if not isinstance(event, Warned) or event.warning in known:
             continue
         if event.warning.code in _CHANGED:
-            told: JsonObject = {"code": event.warning.code, "message": event.warning.message}
-            return Difference(kind=event.kind, replayed=told)
+            warning: JsonObject = {"code": event.warning.code, "message": event.warning.message}
+            return Difference(kind=event.kind, replayed=warning)
     return None
 
 
@@ -409,9 +411,9 @@ def changed_tool(recorded: Iterable[Event], versions: Mapping[str, str]) -> Diff
         is_there = name in versions or name == READER_NAME
         version = versions.get(name, record.tool_version)
         if was_there != is_there or (record.tool_version and version != record.tool_version):
-            said: JsonObject = {"call_id": record.call_id, "tool_name": name}
-            was = said | {"tool_version": record.tool_version} if was_there else None
-            now = said | {"tool_version": version} if is_there else None
+            tool_facts: JsonObject = {"call_id": record.call_id, "tool_name": name}
+            was = tool_facts | {"tool_version": record.tool_version} if was_there else None
+            now = tool_facts | {"tool_version": version} if is_there else None
             return Difference(seq=event.seq, kind=event.kind, recorded=was, replayed=now)
     return None
 
@@ -423,28 +425,28 @@ def first_difference(recorded: ComparedEvents, replayed: ComparedEvents) -> Diff
     the run touches something outside, and not when they are set, because a run that parks and
     resumes sets some of them again.
     """
-    said = _first_different_fact(recorded, replayed)
+    difference = _first_different_fact(recorded, replayed)
     for point, view in recorded.seen.items():
-        if said is not None and said.seq and said.seq < view.seq:
+        if difference is not None and difference.seq and difference.seq < view.seq:
             break
         again = replayed.seen.get(point)
         found = None if again is None else _first_variable(view, again)
         if found is not None:
             return found
-    return said
+    return difference
 
 
 def _first_different_fact(recorded: ComparedEvents, replayed: ComparedEvents) -> Difference | None:
-    is_whole = bool(recorded.said) and recorded.said[-1].kind == "run_settled"
-    for one, other in zip_longest(recorded.said, replayed.said, fillvalue=_NOTHING):
+    is_whole = bool(recorded.facts) and recorded.facts[-1].kind == "run_settled"
+    for one, other in zip_longest(recorded.facts, replayed.facts, fillvalue=_NOTHING):
         if one is _NOTHING and not is_whole:
             return None
-        if (one.kind, one.said) != (other.kind, other.said):
+        if (one.kind, one.value) != (other.kind, other.value):
             if one.kind == other.kind == _ASKED:
                 return _first_part(recorded, replayed, one, other)
-            replayed_fact = {"kind": other.kind, **_object(other.said)} if other.kind else None
+            replayed_fact = {"kind": other.kind, **_object(other.value)} if other.kind else None
             kind = one.kind or other.kind
-            return Difference(seq=one.seq, kind=kind, recorded=one.said, replayed=replayed_fact)
+            return Difference(seq=one.seq, kind=kind, recorded=one.value, replayed=replayed_fact)
     return None
 
 
@@ -452,9 +454,9 @@ def _first_part(
     recorded: ComparedEvents, replayed: ComparedEvents, one: Fact, other: Fact
 ) -> Difference:
     """Return which part of two model requests differs, and for messages the first difference."""
-    said, again = _object(one.said), _object(other.said)
-    part = next(name for name in ("model", *_PARTS) if said.get(name) != again.get(name))
-    was, now = ({"model": side["model"], part: side.get(part)} for side in (said, again))
+    ours, again = _object(one.value), _object(other.value)
+    part = next(name for name in ("model", *_PARTS) if ours.get(name) != again.get(name))
+    was, now = ({"model": side["model"], part: side.get(part)} for side in (ours, again))
     if part == "messages":
         before, after = recorded.messages_sent(one.seq), replayed.messages_sent(other.seq)
         pairs = zip_longest(before, after)

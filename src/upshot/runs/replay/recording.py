@@ -213,9 +213,13 @@ class Recording:
         """
         # Providers reuse ids, so several calls may have the same one: return them in order.
         found = self._current.calls.get((call.id, call.name))
-        said = self._mask_arguments(call.arguments)
+        arguments = self._mask_arguments(call.arguments)
         record = found[0].record if found else None
-        if found and record is not None and self._mask_arguments(record.arguments_given) == said:
+        if (
+            found
+            and record is not None
+            and self._mask_arguments(record.arguments_given) == arguments
+        ):
             self._count_until(found[0].events[-1].seq)
             known = found.popleft()
             asked = [one for one in self.past.waits.values() if _is_about(one, record)]
@@ -223,7 +227,7 @@ class Recording:
                 self.waiting = (*self.waiting, *asked)
             return known
         if call.id not in self.past.asked:
-            self.miss(f"a call {call.id!r} of {call.name} with {said}")
+            self.miss(f"a call {call.id!r} of {call.name} with {arguments}")
         self.waiting = (*self.waiting, self.past.asked[call.id])
         return None
 
@@ -344,7 +348,7 @@ class Recording:
             ending = Aborted(line.error.message, line.error.code)
         if ending is not None:
             # The session puts the last text of a child run in this step on the board at the end.
-            ending.said = line.content or ""
+            ending.last_text = line.content or ""
             raise ending
 
     # -- reading

@@ -91,8 +91,8 @@ async def _make_summary(context: RunContext, messages: Sequence[Message]) -> Mes
         if reply is None:
             request = ModelRequest((Message(Role.USER, transcript_of(messages)),), system=_ASK)
             reply = await call_model(context, cast("Any", summariser), request, purpose=SUMMARY)
-        said = Message(Role.USER, f"{_HEADING}{reply.content}")
-        return _summary_fault(reply) or _with_taint_mark(context, said)
+        summary = Message(Role.USER, f"{_HEADING}{reply.content}")
+        return _summary_fault(reply) or _with_taint_mark(context, summary)
     try:
         function = cast("Callable[..., Any]", summariser)
         made = await call(function, tuple(messages), wait=context.supervisor.wait)

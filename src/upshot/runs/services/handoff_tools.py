@@ -15,7 +15,7 @@ from upshot.contract.model_calls import Request
 from upshot.contract.tool_context import ToolContext
 from upshot.runs.callbacks import call
 from upshot.runs.run_context import current_run
-from upshot.runs.services.handoffs import handoff_event, is_shown, tool_name_of
+from upshot.runs.services.handoffs import handoff_event, is_offered, tool_name_of
 from upshot.state.board import Board
 from upshot.tools.definition.tool import Tool
 
@@ -52,7 +52,7 @@ def handoff_tools(
         info, board = _run_before_start(request)
         link = current_run.get()
         given = None if link is None else link.context.dependencies
-        found = tuple(one for one in found if is_shown(one, info, board, _ignore, given))
+        found = tuple(one for one in found if is_offered(one, info, board, _ignore, given))
     return tuple(map(_tool_of, found))
 
 
@@ -62,13 +62,13 @@ class _Transfer:
     def __init__(self, handoff: Handoff) -> None:
         self._handoff = handoff
 
-    async def hand_over(self, context: ToolContext[object], said: JsonObject) -> JsonObject:
+    async def hand_over(self, context: ToolContext[object], arguments: JsonObject) -> JsonObject:
         """Call the caller's hook. Then the outcome of the tool call makes the run hand over."""
         # Looked up by context variable, so that it works in any toolbox. Hooks cannot hand over.
         run, handoff = current_run.get(), self._handoff
         around = None if run is None or run.is_hooks else run.context.handoffs
         info = RunInfo(run_id=context.run_id) if around is None else around.info
-        event = handoff_event(handoff, context.tool_name, context.call_id, said)
+        event = handoff_event(handoff, context.tool_name, context.call_id, arguments)
         if around is not None:
             around.check_open()
         if handoff.on_invoke is not None:
@@ -76,7 +76,7 @@ class _Transfer:
         if around is not None and context.run_id != info.run_id:
             # A toolbox made by the engine does not report outcomes to the run, so do it here.
             around.check_open()
-            around.take(handoff_event(handoff, context.tool_name, context.call_id, said))
+            around.accept(handoff_event(handoff, context.tool_name, context.call_id, arguments))
         return {"handed_over_to": handoff.to_agent_id}
 
 

@@ -74,7 +74,7 @@ class Handoffs:
 
     def offered(self) -> Container[str]:
         """Return the tool names on offer now. Names of other tools are always included."""
-        return _OfferedNames(self._by_tool, self._is_shown)
+        return _OfferedNames(self._by_tool, self._is_offered)
 
     def judge(self, case: CallState) -> Denial | None:
         """Deny a handoff if one was accepted; called before its body starts."""
@@ -88,10 +88,10 @@ class Handoffs:
         """Accept the handoff that a settled call made, if it made one."""
         handoff = self._by_tool.get(record.tool_name)
         if handoff is not None and isinstance(record.outcome, ToolExecutionResult):
-            said = record.arguments_validated or {}
-            self.take(handoff_event(handoff, record.tool_name, record.call_id, said))
+            arguments = record.arguments_validated or {}
+            self.accept(handoff_event(handoff, record.tool_name, record.call_id, arguments))
 
-    def take(self, event: HandoffEvent) -> None:
+    def accept(self, event: HandoffEvent) -> None:
         """Log *event* unless a handoff was accepted before."""
         if self._recorder.state.handoff is None:
             self._recorder.emit(event)
@@ -106,11 +106,11 @@ class Handoffs:
             code = DeniedReason.SUPERSEDED
             raise ToolError("the request was handed over already", code=code, retryable=False)
 
-    def _is_shown(self, handoff: Handoff) -> bool:
+    def _is_offered(self, handoff: Handoff) -> bool:
         if handoff.filter is not None and is_async(handoff.filter):
             return self._filter_results.get(tool_name_of(handoff), False)
         board = self._recorder.state.board
-        return is_shown(handoff, self.info, board, self._report_failure, self._dependencies)
+        return is_offered(handoff, self.info, board, self._report_failure, self._dependencies)
 
     def _report_failure(self, handoff: Handoff, error: Exception) -> None:
         if handoff in self._broken:
@@ -137,18 +137,18 @@ def tool_name_of(handoff: Handoff) -> str:
     return handoff.tool_name or handoff_tool_name(handoff.to_agent_id)
 
 
-def handoff_event(handoff: Handoff, tool: str, call_id: str, said: JsonObject) -> HandoffEvent:
-    """Return the event of *handoff*, made by a call with the arguments *said*."""
+def handoff_event(handoff: Handoff, tool: str, call_id: str, arguments: JsonObject) -> HandoffEvent:
+    """Return the event of *handoff*, made by a call with the arguments *arguments*."""
     return HandoffEvent(
         to_agent_id=handoff.to_agent_id,
         tool_name=tool,
         call_id=call_id,
-        reason=str(said.get("reason", "")),
-        note=str(said.get("note", "")),
+        reason=str(arguments.get("reason", "")),
+        note=str(arguments.get("note", "")),
     )
 
 
-def is_shown(
+def is_offered(
     handoff: Handoff,
     info: RunInfo,
     board: Board,

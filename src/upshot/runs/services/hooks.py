@@ -117,15 +117,15 @@ class Verdict:
 ACCEPTED = Verdict()
 
 
-async def tell(context: RunContext, name: str, *facts: object) -> None:
+async def notify_observers(context: RunContext, name: str, *facts: object) -> None:
     """Call ``name(info, *facts)`` on every observer that has it; an exception is a warning."""
     for observer in context.plan.observers:
-        told = method(observer, name)
-        if told is None:
+        found = method(observer, name)
+        if found is None:
             continue
         own = map(_own_copy, (context.info, *facts))
         try:
-            await call(told, *own, wait=context.supervisor.wait)
+            await call(found, *own, wait=context.supervisor.wait)
         except Exception as error:
             # An observer never changes the outcome of a run.
             _warn(context, "observer_failed", f"{type(observer).__name__}.{name}", error)

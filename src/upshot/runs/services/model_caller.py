@@ -162,8 +162,8 @@ async def call_model(
 def _watch_for_others(context: RunContext) -> None:
     """Start streaming to other processes if the journal knows that they watch the run."""
     recorder, journal = context.recorder, context.plan.journal
-    is_shown: Callable[[str], bool] | None = getattr(journal, "is_shown", None)
-    if is_shown is not None and not recorder.is_fed and is_shown(recorder.run_id):
+    is_watched: Callable[[str], bool] | None = getattr(journal, "is_watched", None)
+    if is_watched is not None and not recorder.is_fed and is_watched(recorder.run_id):
         recorder.is_fed = True
         recorder.watch(getattr(journal, "show"))  # noqa: B009  # no part of Journal
 
@@ -280,24 +280,24 @@ def _warn_of_left_out(context: RunContext, request: ModelRequest, provider: str)
         )
 
 
-def _count_unfinished(context: RunContext, told: Usage | None) -> None:
+def _count_unfinished(context: RunContext, reported: Usage | None) -> None:
     """Count an abandoned try: the usage streamed so far, or an unmeasured call without any."""
-    if not told:
+    if not reported:
         # The provider may charge for it, but how much is unknown.
         context.budget.add_unfinished()
         return
-    so_far = ModelResponse(usage=told, cost=told.cost)
+    so_far = ModelResponse(usage=reported, cost=reported.cost)
     context.budget.add(so_far)
     if not context.recorder.is_settled:
         # The log has no reply of this call, so log its usage for later sessions.
         context.recorder.emit(UsageReported(number=0, response=so_far))
 
 
-def _with_streamed_usage(response: ModelResponse, told: Usage | None) -> ModelResponse:
+def _with_streamed_usage(response: ModelResponse, reported: Usage | None) -> ModelResponse:
     """Return *response* with the streamed usage, which an exception in the stream lacks."""
-    if told is None or response.error is None or response.usage:
+    if reported is None or response.error is None or response.usage:
         return response
-    return msgspec.structs.replace(response, usage=told, cost=told.cost)
+    return msgspec.structs.replace(response, usage=reported, cost=reported.cost)
 
 
 def _with_seen_text(response: ModelResponse, whole: str, seen: str) -> ModelResponse:
@@ -413,8 +413,8 @@ class ModelCall:
             raise _interrupt_signal(self._context)
         self._in_flight, self._streamed_usage = True, None
         model: Any = self._model
-        is_shown = self._context.recorder.watched and not self._started.purpose
-        if is_shown and callable(getattr(model, "stream", None)):
+        is_watched = self._context.recorder.watched and not self._started.purpose
+        if is_watched and callable(getattr(model, "stream", None)):
             return await self._read_stream_items(model.stream)
         if hasattr(model, "call_each"):
             return await self._read_stream_items(model.call_each)

@@ -35,7 +35,7 @@ def toolbox_of(context: RunContext) -> Toolbox:
         # An interrupt or a release may have come before the toolbox existed.
         if context.interrupt is not None:
             tools.cancel(running=False)
-        tools.hold(context.recorder.held)
+        tools.wait_before_start(context.recorder.held)
         if context.state.taint is not None:
             tools.distrust(context.state.taint)
     return tools
@@ -73,7 +73,7 @@ def _make_toolbox(context: RunContext) -> Toolbox:
         spent=log.spent,
         known_outcomes=None if recording is None else recording.known_outcomes(),
         earlier_may_work=plan.earlier_may_work,
-        said=log.said,
+        said=log.sayings,
         declared=context.state.declared,
         acts=context.acts,
         earlier_calls=() if plan.turn is None else _earlier_calls(plan.turn),
@@ -81,7 +81,7 @@ def _make_toolbox(context: RunContext) -> Toolbox:
         is_checked=True,
     )
     if plan.journal is not None:
-        tools.heed(partial(withdrawn_in, plan.journal, context.info.run_id))
+        tools.recheck_approvals_with(partial(withdrawn_in, plan.journal, context.info.run_id))
     return tools
 
 
@@ -93,17 +93,17 @@ def user_sayings(context: RunContext) -> tuple[Saying, ...]:
     """
     state, plan = context.state, context.plan
     today = None if state.started_at is None else state.started_at.date()
-    said: tuple[Saying, ...] = ()
+    sayings: tuple[Saying, ...] = ()
     if context.parent is not None:
-        said = user_sayings(context.parent.context)
+        sayings = user_sayings(context.parent.context)
     elif context.depth == 0 and _is_of_user(plan):
-        said = sayings_of(plan.request.to_message(), "request", today)
+        sayings = sayings_of(plan.request.to_message(), "request", today)
         for message in plan.asked:
             # The date of an earlier turn is unknown here.
-            said += sayings_of(message, "an earlier turn", None)
+            sayings += sayings_of(message, "an earlier turn", None)
     for id, value in state.typed.items():
-        said += sayings_of(value, f"answer {id}", today)
-    return said
+        sayings += sayings_of(value, f"answer {id}", today)
+    return sayings
 
 
 def _is_of_user(plan: Plan) -> bool:
@@ -138,7 +138,7 @@ class _RunLog:
         body = body_of(self._context.plan.run_id)
         return "" if body is None else body.key
 
-    def said(self) -> tuple[Saying, ...]:
+    def sayings(self) -> tuple[Saying, ...]:
         """Return what the user has said so far."""
         return user_sayings(self._context)
 
@@ -195,7 +195,7 @@ class _RunLog:
             context.handoffs.note(event.record)
 
 
-def take_up(context: RunContext) -> None:
+def restore_progress(context: RunContext) -> None:
     """Restore the budget and the tools to where earlier sessions left them."""
     plan, state, budget = context.plan, context.state, context.budget
     # The parent run may have counted the usage so far.
@@ -214,6 +214,6 @@ def take_up(context: RunContext) -> None:
         if later := tuple(state.records[state.records_before :]):
             tools.restore(later)
     # A scripted model has a position: move it past the logged replies.
-    go_on_after = getattr(plan.model, "go_on_after", None)
-    if callable(go_on_after):
-        go_on_after(state.responses, conversation=state.board.messages())
+    skip_played = getattr(plan.model, "skip_played", None)
+    if callable(skip_played):
+        skip_played(state.responses, conversation=state.board.messages())

@@ -80,7 +80,7 @@ def question_about(record: ToolRecord, id: str) -> PendingEffect:
     """
     arguments = record.arguments_validated or {}
     outcome = record.outcome
-    said = outcome.error if isinstance(outcome, ToolFailure) else _TIMED_OUT
+    error = outcome.error if isinstance(outcome, ToolFailure) else _TIMED_OUT
     return PendingEffect(
         id=id,
         question=f"Did this happen? {call_words(record.tool_name, arguments)}",
@@ -88,7 +88,7 @@ def question_about(record: ToolRecord, id: str) -> PendingEffect:
         tool_name=record.tool_name,
         arguments=arguments,
         effect=record.declared_effect or Effect.WRITE,
-        error=said,
+        error=error,
         idempotency_key=record.idempotency_key,
         started_at=record.started_at,
         ended_at=_ended_at(record),

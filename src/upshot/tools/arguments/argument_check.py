@@ -188,8 +188,8 @@ def read_object(arguments: str | Mapping[str, Json], coercions: list[Coercion]) 
     if isinstance(value, str):
         inner, strict = _parse(value)
         if isinstance(inner, dict):
-            said, value = value, cast("JsonObject", inner)
-            coercions.append(Coercion(path="", rule="json", before=said, after=value))
+            given, value = value, cast("JsonObject", inner)
+            coercions.append(Coercion(path="", rule="json", before=given, after=value))
     if value is None:
         # Several models write null for a tool without parameters.
         return {}
@@ -356,16 +356,16 @@ class ArgumentCheck:
             return f"{self.name} takes {self._unnamed()}"
         required = self.schema.get("required")
         needed = required if isinstance(required, list) else []
-        told: list[str] = []
+        hints: list[str] = []
         size = 0
         for key, one in self._properties.items():
             text = f"{cut_text(key, _MAX_NAME_CHARS)}: {_type_word(one)}"
             size += len(text)
-            if len(told) == _TOLD or size > _MAX_HINT_CHARS:
-                told.append(f"and {len(self._properties) - len(told)} more")
+            if len(hints) == _TOLD or size > _MAX_HINT_CHARS:
+                hints.append(f"and {len(self._properties) - len(hints)} more")
                 break
-            told.append(text if key in needed else f"{text} (optional)")
-        return f"{self.name} takes " + ", ".join(told) + "."
+            hints.append(text if key in needed else f"{text} (optional)")
+        return f"{self.name} takes " + ", ".join(hints) + "."
 
     def _unnamed(self) -> str:
         closed = self.schema.get("additionalProperties") is False

@@ -414,10 +414,10 @@ def _refine_faults(faults: Sequence[ValidationError], near: _Faults) -> list[Val
     """Replace *faults* at places with a single reading by the faults of that reading."""
     # That is more helpful than "a text is not a number".
     found = {place: None for fault in faults if (place := above(fault.instance_path, near))}
-    told = [fault for fault in faults if above(fault.instance_path, near) is None]
-    return told + [fault for place in found for fault in near[place]]
+    kept = [fault for fault in faults if above(fault.instance_path, near) is None]
+    return kept + [fault for place in found for fault in near[place]]
 
 
 def _are_equal(found: Sequence[_Win]) -> bool:
-    said = {b"" if isinstance(win.value, Absent) else canonical_json(win.value) for win in found}
-    return len(said) == 1
+    encoded = {b"" if isinstance(win.value, Absent) else canonical_json(win.value) for win in found}
+    return len(encoded) == 1

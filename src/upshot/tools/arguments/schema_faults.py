@@ -136,15 +136,15 @@ def describe_faults(
 
 def join_faults(texts: Iterable[str]) -> str:
     """Join the first of *texts*, and say how many more there are."""
-    told: list[str] = []
+    parts: list[str] = []
     rest = size = 0
     for text in texts:
-        if len(told) < _MAX_FAULTS and size + len(text) <= _MAX_TOTAL_CHARS:
-            told.append(text)
+        if len(parts) < _MAX_FAULTS and size + len(text) <= _MAX_TOTAL_CHARS:
+            parts.append(text)
             size += len(text)
         else:
             rest += 1
-    return "; ".join([*told, f"and {rest} more"] if rest else told)
+    return "; ".join([*parts, f"and {rest} more"] if rest else parts)
 
 
 def pointer(path: Sequence[str | int]) -> str:
@@ -171,7 +171,7 @@ def union_branches(fault: ValidationError) -> Sequence[Sequence[ValidationError]
     return getattr(kind, "context", ()) if kind.name in ("anyOf", "oneOf") else ()
 
 
-def shown(value: object) -> str:
+def format_json(value: object) -> str:
     """Return *value* as JSON of limited length, as the model wrote it."""
     try:
         text = msgspec.json.encode(to_free_json(value)[0]).decode()
@@ -187,9 +187,9 @@ def cut_text(text: str, most: int = _MAX_CHARS) -> str:
 
 def describe_choices(choices: Sequence[object]) -> str:
     """Return the first of *choices* as JSON, and how many more there are."""
-    told = [cut_text(shown(choice), _MAX_CHOICE_CHARS) for choice in choices[:_MAX_CHOICES]]
-    more = len(choices) - len(told)
-    return ", ".join(told) + (f" and {more} more" if more else "")
+    listed = [cut_text(format_json(choice), _MAX_CHOICE_CHARS) for choice in choices[:_MAX_CHOICES]]
+    more = len(choices) - len(listed)
+    return ", ".join(listed) + (f" and {more} more" if more else "")
 
 
 def _place(path: Sequence[str | int]) -> str:
@@ -245,7 +245,7 @@ def _choice(given: object, options: Sequence[object]) -> str:
     texts = [option for option in options if isinstance(option, str)]
     near = nearest(given, texts) if isinstance(given, str) else []
     hint = f"; did you mean {cut_text(near[0], _MAX_CHOICE_CHARS)}?" if near else ""
-    return f"{cut_text(shown(given), 100)} is not one of {describe_choices(options)}{hint}"
+    return f"{cut_text(format_json(given), 100)} is not one of {describe_choices(options)}{hint}"
 
 
 def _describe_union(fault: ValidationError, value: Json) -> Iterator[str]:
@@ -257,8 +257,8 @@ def _describe_union(fault: ValidationError, value: Json) -> Iterator[str]:
         # Only one branch comes close: its faults have their own paths.
         yield from (text for inner in branches[0] for text in _describe(inner, (), value))
     elif branches:
-        told = describe_faults([inner for one in branches for inner in one], (), value)
-        yield f"{place}: {told}"
+        described = describe_faults([inner for one in branches for inner in one], (), value)
+        yield f"{place}: {described}"
     else:
         yield f"{place}: {_union_text(fault)}"
 
@@ -286,5 +286,5 @@ def _union_text(fault: ValidationError) -> str:
         return cut_text(" or ".join(dict.fromkeys(near)), 2 * _MAX_CHARS)
     types = wanted_types(fault)
     if types:
-        return f"{cut_text(shown(fault.instance), 200)} is not of type {' or '.join(types)}"
+        return f"{cut_text(format_json(fault.instance), 200)} is not of type {' or '.join(types)}"
     return cut_text(fault.message)

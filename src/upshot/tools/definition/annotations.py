@@ -371,9 +371,9 @@ def _to_field_infos(extras: Iterable[object]) -> Iterator[object]:
         if not isinstance(item, msgspec.Meta):
             yield item
             continue
-        said = {name: getattr(item, name) for name in _OF_META}
+        constraints = {name: getattr(item, name) for name in _OF_META}
         more = cast("dict[str, Any]", item.extra_json_schema)
         yield Field(
-            **{name: one for name, one in said.items() if one is not None},
+            **{name: one for name, one in constraints.items() if one is not None},
             json_schema_extra=more or None,
         )

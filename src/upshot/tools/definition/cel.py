@@ -157,7 +157,7 @@ class Program:
         return bool(self._functions)
 
     def execute(self, names: JsonObject) -> Any:
-        """Evaluate it. Raises what the library raises; ``said_of`` puts that in words.
+        """Evaluate it. Raises what the library raises; ``plain_message`` puts that in words.
 
         Raises:
             KeyError: A name does not exist.
@@ -211,9 +211,9 @@ class Condition:
             value = self._program.execute(names)
         except Exception as error:
             # The boundary to the library: whatever it raises explains why there is no answer.
-            raise self._error(said_of(error)) from error
+            raise self._error(plain_message(error)) from error
         if not isinstance(value, bool):
-            raise self._error(f"it gives {shown_value(value)}, not true or false")
+            raise self._error(f"it gives {describe_value(value)}, not true or false")
         return value
 
     def _error(self, why: str) -> ConditionError:
@@ -243,7 +243,7 @@ def compile_condition(text: str, *, names: Collection[str] | None = None) -> Con
             if names is not None and root not in names:
                 raise BadExpression(
                     f"the name {root!r}",
-                    expected(root, names, "a name that is there"),
+                    expected(root, names, "a known name"),
                     line,
                     column,
                 )
@@ -439,18 +439,18 @@ def _parse(source: str) -> Any:
         return _cel().compile(source)
     except ValueError as error:
         faults = _AT.findall(str(error))
-        line, column, said = faults[0] if faults else ("1", "1", str(error))
+        line, column, message = faults[0] if faults else ("1", "1", str(error))
         raise BadExpression(
-            f"the broken expression {source.strip()!r:.120} ({_shorten(said)})",
+            f"the broken expression {source.strip()!r:.120} ({_shorten(message)})",
             "an expression in CEL, such as context.count < 3",
             int(line),
             int(column),
         ) from error
 
 
-def _shorten(said: str) -> str:
+def _shorten(message: str) -> str:
     """Return the parser's message without the list of everything that was expected."""
-    short = " ".join(said.partition(" expecting ")[0].split())[:_MAX_SAID]
+    short = " ".join(message.partition(" expecting ")[0].split())[:_MAX_SAID]
     if "'<EOF>'" in short:
         return "it ends too soon"
     for form, words in _PARSER_WORDS:
@@ -494,18 +494,18 @@ def _place_of(source: str, name: str) -> tuple[int, int]:
     return (1, 1) if found is None else position(source, found.start())
 
 
-def said_of(error: Exception) -> str:
+def plain_message(error: Exception) -> str:
     """Return the library's message about a failed evaluation in plain words."""
     if isinstance(error, KeyError):
         return f"there is no {error.args[0] if error.args else 'such key'!r}"
-    said = " ".join(str(error).split())
-    if (misfit := _MISFIT.match(said)) is not None:
+    message = " ".join(str(error).split())
+    if (misfit := _MISFIT.match(message)) is not None:
         return f"{misfit[1]}() does not take what it is given here"
-    said = _RAISED.sub("", said)
-    return said.partition(". CEL does not coerce")[0][:_MAX_SAID] or type(error).__name__
+    message = _RAISED.sub("", message)
+    return message.partition(". CEL does not coerce")[0][:_MAX_SAID] or type(error).__name__
 
 
-def shown_value(value: object) -> str:
+def describe_value(value: object) -> str:
     """Return the kind of *value* for a message, and a number itself."""
     names: dict[type, str] = {
         bool: "a truth value",

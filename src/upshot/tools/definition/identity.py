@@ -112,13 +112,13 @@ def claim_of(
         if name not in named and name not in tool.may_differ
     }
     name, scope = tool.effect_name or tool.name, _scope_of(tool.scope, whose)
-    said = canonical_json([scope, name, key])
+    identity = canonical_json([scope, name, key])
     others = canonical_json(rest).decode() if rest and not callable(tool.once) else ""
     if len(others) > _MOST_CHARS:
         others = f"sha256:{hashlib.sha256(others.encode()).hexdigest()[:16]}"
     shown, others = (key, others) if secrets is None else secrets.mask((key, others))
     return EffectClaim(
-        id=hashlib.sha256(said).hexdigest()[:32],
+        id=hashlib.sha256(identity).hexdigest()[:32],
         name=name,
         tool=tool.name if tool.effect_name else "",
         key=shown,

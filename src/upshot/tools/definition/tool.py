@@ -237,8 +237,8 @@ class Tool(Generic[P, R_co]):
         described: list[Json] = [self.name, self.description, self.parameters]
         if self.declaration.declares:
             described.append(cast("JsonObject", to_builtins(self.declaration)))
-        said = canonical_json(described)
-        return hashlib.sha256(said).hexdigest()[:16]
+        text = canonical_json(described)
+        return hashlib.sha256(text).hexdigest()[:16]
 
     @cached_property
     def check(self) -> ArgumentCheck:

@@ -71,16 +71,16 @@ class ToolError(Exception):
         )
 
     def __repr__(self) -> str:
-        said = [repr(self.message)]
+        fields = [repr(self.message)]
         if self.code is not None:
-            said.append(f"code={self.code!r}")
+            fields.append(f"code={self.code!r}")
         if not self.retryable:
-            said.append("retryable=False")
+            fields.append("retryable=False")
         if self.retry_after_s is not None:
-            said.append(f"retry_after_s={self.retry_after_s:g}")
+            fields.append(f"retry_after_s={self.retry_after_s:g}")
         if self.effect is not None:
-            said.append(f"effect={self.effect!r}")
-        return f"{type(self).__name__}({', '.join(said)})"
+            fields.append(f"effect={self.effect!r}")
+        return f"{type(self).__name__}({', '.join(fields)})"
 
 
 class NotDone(ToolError):
@@ -167,8 +167,8 @@ def without_traceback(text: str) -> str:
     for chained in _CHAINED:
         before = before.partition(chained)[0]
     before = before.rstrip(_BARS + "\r\n").removesuffix("Exception Group").rstrip(_BARS + "\r\n")
-    said = _ending(after) if "\n" in after.strip() else _joined_ending(after)
-    return f"{before} {said}".strip()
+    ending = _ending(after) if "\n" in after.strip() else _joined_ending(after)
+    return f"{before} {ending}".strip()
 
 
 def _ending(traceback: str) -> str:

@@ -15,10 +15,10 @@ from upshot.contract.base.checks import (
     check_amount,
     check_argument,
     check_whole,
+    format_value,
     is_amount,
     is_whole,
     nearest,
-    shown,
     whole_number,
 )
 from upshot.contract.base.enums import Effect
@@ -93,7 +93,7 @@ def ask_predicate(predicate: Predicate, arguments: JsonObject) -> bool:
     """
     answer: object = predicate(arguments) if callable(predicate) else predicate.holds(arguments)
     if not isinstance(answer, bool):  # pyright: ignore[reportUnnecessaryIsInstance]  # functions may be untyped
-        raise TypeError(f"it returned {shown(answer)}; it must return True or False")
+        raise TypeError(f"it returned {format_value(answer)}; it must return True or False")
     return answer
 
 
@@ -211,8 +211,8 @@ def check_tool(fields: Mapping[str, object]) -> None:
             "a-z, A-Z, 0-9, _, - and dots"
         )
     for option, allowed in _ALLOWED.items():
-        told = _SYNONYMS["about"] if option == "about" else option
-        check_argument(f"tool {name!r}: {told}", fields[option], allowed)
+        shown_name = _SYNONYMS["about"] if option == "about" else option
+        check_argument(f"tool {name!r}: {shown_name}", fields[option], allowed)
     for option in ("limits", "env"):
         if fields[option] is not None and fields["isolation"] is None:
             raise Misuse(f"tool {name!r}: {option}= is only for a tool with isolation='process'")

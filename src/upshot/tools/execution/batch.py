@@ -133,7 +133,7 @@ class Batch:
         waiting: list[CallState] = []
         for number, call in enumerate(self._calls, 1):
             if call.call_id and call.call_id in seen:
-                call.pipeline.deny_id(call, "stands twice in one reply")
+                call.pipeline.deny_id(call, "is used twice in one reply")
             elif call.outcome is None:
                 # Not in the call's own task, so that gates are asked in call order for the whole
                 # batch: the first call gets what is left of the budget, and its equals wait for it.
@@ -176,7 +176,7 @@ class Batch:
         pending, call.pending = call.pending, None
         if self._state.waiting(call.call_id) is not None:
             call.follows = ""
-            call.pipeline.deny_id(call, "is that of a call that waits for an answer")
+            call.pipeline.deny_id(call, "belongs to a call that waits for an answer")
             self._settle(call)
         elif pending is None:
             self._state.followers.append(call)

@@ -258,8 +258,8 @@ def _facts_of(state: ToolboxState, call: CallState, deadline: float | None) -> J
 def _emit_progress(state: ToolboxState, call: CallState, text: str, data: Json) -> None:
     """Emit the progress that a body reports."""
     if call.outcome is None:
-        told = ToolProgress(call_id=call.call_id, tool_name=call.tool_name, text=text, data=data)
-        state.emit(state.mask(told))
+        event = ToolProgress(call_id=call.call_id, tool_name=call.tool_name, text=text, data=data)
+        state.emit(state.mask(event))
 
 
 def _emit_from_thread(

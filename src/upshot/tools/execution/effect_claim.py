@@ -39,7 +39,7 @@ from upshot.tools.execution.executor import (
 )
 from upshot.tools.gates.pipeline import Denial, Repeat
 from upshot.tools.gates.standard_gates import denied_as_conflict
-from upshot.tools.repetition import CANCELLED, INTERRUPTED, hides, may_go_on, repeated_output
+from upshot.tools.repetition import CANCELLED, INTERRUPTED, hides, may_still_run, repeated_output
 from upshot.tools.toolbox_state import ToolboxState
 
 VERIFY_TIMEOUT_S = 5.0
@@ -127,8 +127,8 @@ def _is_within(entry: EffectEntry) -> bool:
 async def _repeat(state: ToolboxState, call: CallState, entry: EffectEntry) -> Denial | Repeat:
     place = _place_of(entry)
     if call.known_tool.on_repeat == "deny":
-        said = f"{entry} was done already, by {place}"
-        return Denial(DeniedReason.DUPLICATE, said, repeats=entry.ref)
+        text = f"{entry} was done already, by {place}"
+        return Denial(DeniedReason.DUPLICATE, text, repeats=entry.ref)
     outcome = None if state.ledger is None else await state.ledger.effect_outcome(entry)
     return Repeat(repeated_output(outcome, entry.ref, call), f"{place} did it already")
 
@@ -242,7 +242,7 @@ async def _verify_earlier(
 ) -> Effect | None:
     """Return what ``verify`` says about an earlier call, if that can be believed."""
     effect = await ask_verify(state, call, asked)
-    is_doubtful = may_go_on(asked.outcome) or hides(asked.arguments)
+    is_doubtful = may_still_run(asked.outcome) or hides(asked.arguments)
     return None if effect is Effect.NONE and is_doubtful else effect
 
 
@@ -261,8 +261,8 @@ def question_of(
 ) -> UnknownEffect:
     """Return what ``verify`` is asked about a call; *outcome* is None if it has none."""
     if not isinstance(outcome, ToolFailure | ToolTimeout):
-        said = "The process ended while this call ran."
-        outcome = ToolFailure(call_id, tool.name, error=said, code=INTERRUPTED)
+        reason = "The process ended while this call ran."
+        outcome = ToolFailure(call_id, tool.name, error=reason, code=INTERRUPTED)
     return UnknownEffect(call_id, tool.name, arguments, run_id, key, outcome)
 
 
@@ -272,7 +272,7 @@ async def ask_verify(state: ToolboxState, call: CallState, asked: UnknownEffect)
     timeout_s = VERIFY_TIMEOUT_S if left is None else min(VERIFY_TIMEOUT_S, left)
     if asked.outcome.code == CANCELLED or timeout_s < _LEAST_TIMEOUT_S:
         timeout_s = _LEAST_TIMEOUT_S
-    return await found_out(
+    return await call_verify(
         call.known_tool,
         asked,
         state.warn,
@@ -286,7 +286,7 @@ def _ignore_value(seen: Json) -> None:
     pass
 
 
-async def found_out(
+async def call_verify(
     tool: Tool,
     asked: UnknownEffect,
     warn: Callable[[str, str], None],

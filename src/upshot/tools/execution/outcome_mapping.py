@@ -117,8 +117,8 @@ def _conclude_unfinished(
             return _conclude_error(call, error, elapsed_ms)
         # Stopped at the turn's deadline, it has timed out, whichever was noticed first.
         case Stopped(cancelled=True, started=started) if not call.turn.is_over:
-            told = "The call was cancelled while it ran."
-            cut_off = _cut_off(call, told, elapsed_ms, CANCELLED, started=started)
+            reason = "The call was cancelled while it ran."
+            cut_off = _cut_off(call, reason, elapsed_ms, CANCELLED, started=started)
             return msgspec.structs.replace(cut_off, stopped=ending.ended)
         case Stopped(started=started, ended=ended):
             effect = effect_after(tool, done=False) if started else Effect.NONE
@@ -136,8 +136,8 @@ def _conclude_unfinished(
 
 def conclude_defect(call: CallState, error: Exception, *, elapsed_ms: int) -> ToolFailure:
     """Return the outcome of a call that failed in our code, after its body may have started."""
-    told = f"The call could not be brought to its end: {named(error)}"
-    return _failure(call, told, elapsed_ms, retryable=False, code=ErrorCode.INTERNAL)
+    message = f"The call could not be brought to its end: {named(error)}"
+    return _failure(call, message, elapsed_ms, retryable=False, code=ErrorCode.INTERNAL)
 
 
 def _failure(
@@ -164,11 +164,11 @@ def _failure(
 
 
 def _cut_off(
-    call: CallState, told: str, elapsed_ms: int, code: ErrorCode, *, started: bool
+    call: CallState, message: str, elapsed_ms: int, code: ErrorCode, *, started: bool
 ) -> ToolFailure:
     effect = effect_after(call.known_tool, done=False) if started else Effect.NONE
     again = may_repeat(call.known_tool, effect)
-    return _failure(call, told, elapsed_ms, retryable=again, effect=effect, code=code)
+    return _failure(call, message, elapsed_ms, retryable=again, effect=effect, code=code)
 
 
 def _conclude_value(call: CallState, value: object, elapsed_ms: int) -> Ended:
@@ -201,16 +201,16 @@ def _conclude_value(call: CallState, value: object, elapsed_ms: int) -> Ended:
 
 
 def _unserializable(call: CallState, text: str, elapsed_ms: int) -> ToolFailure:
-    told = f"The tool ran, and its output cannot be used: {text}"
+    message = f"The tool ran, and its output cannot be used: {text}"
     effect = effect_after(call.known_tool, done=True)
-    return _failure(call, told, elapsed_ms, retryable=False, effect=effect, code=UNSERIALIZABLE)
+    return _failure(call, message, elapsed_ms, retryable=False, effect=effect, code=UNSERIALIZABLE)
 
 
 def _returned_error(call: CallState, output: JsonObject, elapsed_ms: int) -> ToolFailure:
-    said = output[cast("str", call.known_tool.error_key)]
+    error = output[cast("str", call.known_tool.error_key)]
     return _failure(
         call,
-        said if isinstance(said, str) else _encode_error(said),
+        error if isinstance(error, str) else _encode_error(error),
         elapsed_ms,
         retryable=output.get("retryable") is not False,
         code=_code_of(output.get("code")),
@@ -259,21 +259,21 @@ def _code_of(word: object) -> ErrorCode | None:
     return ErrorCode(clean_text(word)) if isinstance(word, str) and word else None
 
 
-def _encode_error(said: Json) -> str:
+def _encode_error(error: Json) -> str:
     """Return the value under the error key as JSON, without tracebacks at any depth."""
-    return msgspec.json.encode(_strip_tracebacks(said)).decode()
+    return msgspec.json.encode(_strip_tracebacks(error)).decode()
 
 
-def _strip_tracebacks(said: Json) -> Json:
-    match said:
+def _strip_tracebacks(error: Json) -> Json:
+    match error:
         case str():
-            return without_traceback(said)
+            return without_traceback(error)
         case list():
-            return [_strip_tracebacks(one) for one in said]
+            return [_strip_tracebacks(one) for one in error]
         case dict():
-            return {name: _strip_tracebacks(one) for name, one in said.items()}
+            return {name: _strip_tracebacks(one) for name, one in error.items()}
         case _:
-            return said
+            return error
 
 
 _SUMMARY_CHARS = 200
@@ -354,12 +354,14 @@ def _to_text(output: JsonObject) -> tuple[str, str]:
 def _summarise(text: str, output: JsonObject, media_type: str) -> str:
     lines = text.count("\n") + 1
     if media_type == _TEXT:
-        told = f"{len(text):,} characters of text in {lines:,} line{'s' * (lines > 1)}, beginning: "
+        summary = (
+            f"{len(text):,} characters of text in {lines:,} line{'s' * (lines > 1)}, beginning: "
+        )
         shown = " ".join(text[:_SUMMARY_CHARS].split())
     else:
-        told = f"{len(text):,} characters of JSON: "
+        summary = f"{len(text):,} characters of JSON: "
         shown = "; ".join(f"{name}: {_shape(value)}" for name, value in output.items())
-    whole = told + shown
+    whole = summary + shown
     return whole if len(whole) <= _SUMMARY_CHARS else whole[: _SUMMARY_CHARS - 3] + "..."
 
 

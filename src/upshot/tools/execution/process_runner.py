@@ -171,8 +171,8 @@ class _Conversation:
         for line in lines:
             whole = b"".join((*self._pieces, line))
             self._pieces, self._size = [], 0
-            if whole and (said := decode_line(whole)) is not None:
-                self._handle_line(said)
+            if whole and (message := decode_line(whole)) is not None:
+                self._handle_line(message)
         self._pieces.append(rest)
         self._size += len(rest)
         # An answer without an end must not fill our memory.

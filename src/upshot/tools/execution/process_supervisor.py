@@ -128,14 +128,14 @@ class _Watch:
         watched = [self._signal_fd] if self._kill_at is not None else [self._signal_fd, 0]
         left = None if self._kill_at is None else max(0.0, self._kill_at - time.monotonic())
         ready, _, _ = select.select(watched, [], [], left)
-        told = os.read(self._signal_fd, 512) if self._signal_fd in ready else b""
+        signals = os.read(self._signal_fd, 512) if self._signal_fd in ready else b""
         is_given_up = 0 in ready and bool(os.read(0, 512))
-        is_orphaned = (0 in ready and not is_given_up) or signal.SIGHUP in told
+        is_orphaned = (0 in ready and not is_given_up) or signal.SIGHUP in signals
         if is_orphaned or not ready:
             _try_kill(os.kill, self._worker, signal.SIGKILL)
             self._signal_all(signal.SIGKILL)
             self._kill_at = time.monotonic() + GRACE_S
-        elif is_given_up or signal.SIGTERM in told:
+        elif is_given_up or signal.SIGTERM in signals:
             self._signal_all(signal.SIGTERM)
             self._kill_at = self._kill_at or time.monotonic() + GRACE_S
 

@@ -178,9 +178,9 @@ class ApprovalGate(StandardGate):
         approvals, is_asked = call.turn.approvals, call.asks or call.known_tool.always_asks
         if approvals is not None:
             # Asked once, so that a model that repeats itself cannot wear the user down.
-            said = approvals.refusal(call.digest)
-            if said:
-                return Denial(DeniedReason.WRITE_DENIED, said)
+            refusal = approvals.refusal(call.digest)
+            if refusal:
+                return Denial(DeniedReason.WRITE_DENIED, refusal)
             if is_asked and (grant := approvals.grant(call)) is not None:
                 return self._apply_grant(call, grant, approvals)
         if not is_asked:

@@ -325,9 +325,9 @@ def _verdict_of(waiting: asyncio.Future[object], gate: Gate, *, ended: bool) -> 
     return cast("Verdict", waiting.result()) if error is None else _denial_of(gate, error)
 
 
-def _no_verdict(gate: Gate, said: object) -> Denial:
+def _no_verdict(gate: Gate, value: object) -> Denial:
     due = "None, a Denial, Park or a Rewind to a gate that is asked"
-    text = f"the gate {gate.name} answered {said!r:.60}; {due} is due"
+    text = f"the gate {gate.name} answered {value!r:.60}; {due} is due"
     return Denial(DeniedReason.POLICY, text)
 
 

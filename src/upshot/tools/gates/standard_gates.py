@@ -85,10 +85,10 @@ class Repair:
             A rewind to the arguments gate, or None if the model has no answer.
         """
         if call.mended is None:
-            said = await self._answer(call, refused)
-            if not said:
+            answer = await self._answer(call, refused)
+            if not answer:
                 return None
-            call.mended = said
+            call.mended = answer
         call.source, call.refused = call.mended, refused
         return Rewind("arguments")
 
@@ -113,14 +113,14 @@ def coercion_of(call: CallState) -> Coercion:
 
 def _question(call: CallState, refused: Refused) -> str:
     tool = call.known_tool
-    told = {
+    facts = {
         "tool": tool.name,
         "description": tool.description,
         "schema": tool.parameters,
         "arguments": to_free_json(call.call.arguments)[0],
         "faults": refused.details,
     }
-    return msgspec.json.encode(told).decode()
+    return msgspec.json.encode(facts).decode()
 
 
 def _is_cut(arguments: str | JsonObject) -> bool:
@@ -215,34 +215,34 @@ class ConditionsGate(StandardGate):
 
     def check(self, call: CallState) -> Denial | Pass:
         """Deny if ``deny=`` is true; ask if ``approval=`` is, or if either of them fails."""
-        tool, told = call.known_tool, list[str]()
-        denied, failed = _is_true("deny", call, told, condition=tool.deny)
+        tool, answers = call.known_tool, list[str]()
+        denied, failed = _is_true("deny", call, answers, condition=tool.deny)
         if denied:
-            return Denial(DeniedReason.DENY_CONDITION, told[0], "Do not call it like that.")
+            return Denial(DeniedReason.DENY_CONDITION, answers[0], "Do not call it like that.")
         asks = False
         if not isinstance(tool.approval, bool | None):
-            asks, unclear = _is_true("approval", call, told, condition=tool.approval)
+            asks, unclear = _is_true("approval", call, answers, condition=tool.approval)
             failed = failed or unclear
         if asks or failed:
             call.asks = call.asks or failed or predicate_text(cast("Predicate", tool.approval))
-        return Pass("; ".join(told))
+        return Pass("; ".join(answers))
 
 
 def _is_true(
-    option: str, call: CallState, told: list[str], *, condition: bool | Predicate
+    option: str, call: CallState, answers: list[str], *, condition: bool | Predicate
 ) -> tuple[bool, str]:
-    """Return whether a condition is true, and how it failed; adds its answer to *told*."""
+    """Return whether a condition is true, and how it failed; adds its answer to *answers*."""
     if isinstance(condition, bool):
         if condition:
-            told.append(f"{option}: every call of {call.tool_name}")
+            answers.append(f"{option}: every call of {call.tool_name}")
         return condition, ""
     text, failed, answer = predicate_text(condition), "", False
     try:
         answer = ask_predicate(condition, call.arguments or {})
-        told.append(f"{option}: {text} is {str(answer).lower()}")
+        answers.append(f"{option}: {text} is {str(answer).lower()}")
     except Exception as error:  # any exception asks the user, who can judge the call
         failed = f"{option}: {text} failed: {named(error)}"
-        told.append(failed)
+        answers.append(failed)
     return answer, failed
 
 

@@ -390,8 +390,8 @@ class Connection:
             if not line.ready.done():
                 task.cancel()
         if not line.ready.done():
-            said = self.secrets.mask_text(self._stderr_tail())
-            raise CannotConnect(f"it did not answer within {self._timeout_s:g} s{said}")
+            text = self.secrets.mask_text(self._stderr_tail())
+            raise CannotConnect(f"it did not answer within {self._timeout_s:g} s{text}")
         try:
             line.ready.result()
         except CannotConnect as error:
@@ -429,8 +429,8 @@ class Connection:
 
     def _stderr_tail(self) -> str:
         self._stderr.seek(0)
-        said = " ".join(self._stderr.read().split())[-_STDERR_CHARS:]
-        return f"; it wrote: {said}" if said else ""
+        text = " ".join(self._stderr.read().split())[-_STDERR_CHARS:]
+        return f"; it wrote: {text}" if text else ""
 
 
 async def _hide_body_of_404(response: httpx2.Response) -> None:

@@ -81,18 +81,18 @@ def _repeats(block: _Block, structured: object) -> bool:
     """Whether a text only repeats the structured content."""
     if structured is None or not isinstance(block, TextContent):
         return False
-    said: list[object] = [structured]
+    values: list[object] = [structured]
     # A tool that returns no object has its value in the single field of an object; each item of a
     # list may be a block of its own.
     if isinstance(structured, dict):
         fields = list(cast("JsonObject", structured).values())
         if len(fields) == 1:
             inner = fields[0]
-            said += [inner, *inner] if isinstance(inner, list) else [inner]
-    if block.text in said:
+            values += [inner, *inner] if isinstance(inner, list) else [inner]
+    if block.text in values:
         return True
     try:
-        return msgspec.json.decode(block.text) in said
+        return msgspec.json.decode(block.text) in values
     except (msgspec.DecodeError, RecursionError):  # not JSON, or nested too deeply
         return False
 
@@ -155,13 +155,13 @@ class LineLost(Exception):
         super().__init__("the connection to the MCP server broke")
         self.sent = sent
 
-    def told(self, *, safe: bool) -> ToolError:
+    def to_tool_error(self, *, safe: bool) -> ToolError:
         """Return the error for the call's outcome; *safe* if twice is as good as once."""
         if not self.sent:
             return not_done(str(self), code=CONNECTION_LOST)
-        said = f"{self} during the call"
+        text = f"{self} during the call"
         return ToolError(
-            said if safe else f"{said}; whether it took effect is unknown",
+            text if safe else f"{text}; whether it took effect is unknown",
             code=CONNECTION_LOST,
             retryable=safe,
         )
@@ -198,22 +198,22 @@ async def exchange(
         ToolError: The tool failed, or the server refused the call.
     """
 
-    async def tell(progress: float, total: float | None, message: str | None) -> None:
+    async def report(progress: float, total: float | None, message: str | None) -> None:
         of = "" if total is None else f"/{total:g}"
         context.progress(message or f"{progress:g}{of}", {"progress": progress, "total": total})
 
     if line.broken:
         raise LineLost(sent=False)
     try:
-        result = await line.client.call_tool(name, dict(arguments), progress_callback=tell)
+        result = await line.client.call_tool(name, dict(arguments), progress_callback=report)
     except MCPError as error:
         raise read_refusal(line, error) from error
     return _read(result)
 
 
-def not_done(said: str, *, code: str = _NOT_AVAILABLE, retryable: bool = True) -> ToolError:
+def not_done(text: str, *, code: str = _NOT_AVAILABLE, retryable: bool = True) -> ToolError:
     """Make the failure of a call that was never sent."""
-    return ToolError(said, code=code, retryable=retryable, effect=Effect.NONE)
+    return ToolError(text, code=code, retryable=retryable, effect=Effect.NONE)
 
 
 def read_refusal(line: Line, error: MCPError) -> LineLost | ToolError:
@@ -224,9 +224,9 @@ def read_refusal(line: Line, error: MCPError) -> LineLost | ToolError:
     if error.code == CONNECTION_CLOSED and (not line.watched or error.message == _CLOSED):
         line.drop()
         return LineLost(sent=True)
-    said = error.message or f"the server refused the call with code {error.code}"
+    message = error.message or f"the server refused the call with code {error.code}"
     refused = _REFUSED if line.watched else _REFUSED_OVER_HTTP
-    return ToolError(said, effect=Effect.NONE if error.code in refused else None)
+    return ToolError(message, effect=Effect.NONE if error.code in refused else None)
 
 
 def _read(result: CallToolResult) -> object:
@@ -355,13 +355,13 @@ class McpTools:
 
     def _make(self, listed: Listed) -> Tool:
         name, terms = listed.name, self._terms
-        said = listed.annotations if terms.trusted else None
-        reads = bool(said and said.read_only_hint)
+        annotations = listed.annotations if terms.trusted else None
+        reads = bool(annotations and annotations.read_only_hint)
         effect = Effect.READ if reads else Effect.WRITE
-        if said and said.destructive_hint and not reads:
+        if annotations and annotations.destructive_hint and not reads:
             effect = Effect.DESTRUCTIVE
         # In the protocol, this hint applies only to tools that write.
-        idempotent = bool(said and said.idempotent_hint and not reads)
+        idempotent = bool(annotations and annotations.idempotent_hint and not reads)
         hints = listed.annotations
 
         async def call(context: ToolContext, arguments: JsonObject) -> object:
@@ -397,7 +397,7 @@ class McpTools:
                 # Only a call that was never sent, or is safe to repeat, is sent again; and only
                 # once, because it may be what crashes the server.
                 if last or (lost.sent and not safe):
-                    raise lost.told(safe=safe) from lost
+                    raise lost.to_tool_error(safe=safe) from lost
             except ToolError as error:
                 error.message = self._connection.secrets.mask_text(error.message)
                 error.args = (error.message,)
@@ -458,5 +458,5 @@ def to_tool_name(namespace: str, name: str) -> str:
 
 
 def _digest_of(listed: Listed) -> str:
-    said = canonical_json([listed.description, listed.input_schema])
-    return hashlib.sha256(said).hexdigest()
+    identity = canonical_json([listed.description, listed.input_schema])
+    return hashlib.sha256(identity).hexdigest()

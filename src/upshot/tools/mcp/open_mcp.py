@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from upshot.async_context import block
-from upshot.contract.base.checks import check_amount, shown_address
+from upshot.contract.base.checks import check_amount, safe_address
 from upshot.contract.base.secrets import Secrets
 from upshot.contract.tool_calls import UNTRUSTED
 from upshot.errors import Misuse, need_of_extra
@@ -102,12 +102,12 @@ async def open_mcp(
 
 async def _load(tools: McpTools, namespace: str, server: Server, secrets: Secrets) -> None:
     # The rest of an address or command may be a password or a key.
-    where = shown_address(server.url) if server.url else server.command[0]
+    where = safe_address(server.url) if server.url else server.command[0]
     try:
         await tools.load()
     except Misuse:
         raise
     except Exception as error:  # a server may fail in any way; the caller gets one kind of error
-        said = secrets.mask_text(str(error))
+        text = secrets.mask_text(str(error))
         # Without the cause, whose text may contain the same secrets.
-        raise Misuse(f"the MCP server {namespace!r} ({where}) cannot be used: {said}") from None
+        raise Misuse(f"the MCP server {namespace!r} ({where}) cannot be used: {text}") from None

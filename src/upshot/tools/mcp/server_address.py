@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from upshot.contract.base.checks import shown_address
+from upshot.contract.base.checks import safe_address
 from upshot.contract.base.secrets import Secrets, credentials_in
 from upshot.errors import Misuse
 
@@ -55,7 +55,7 @@ def describe_server(
         raise Misuse("open_mcp takes either command= or url=")
     if url is not None and not url.startswith(("http://", "https://")):
         raise Misuse(
-            f"open_mcp(url={shown_address(url)!r}): give an address that starts with http:// or https://"
+            f"open_mcp(url={safe_address(url)!r}): give an address that starts with http:// or https://"
         )
     words = shlex.split(command) if isinstance(command, str) else list(command or ())
     if url is None and not words:

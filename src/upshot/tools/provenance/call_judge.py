@@ -44,8 +44,8 @@ def sayings_of(value: object, source: str, today: date | None) -> tuple[Saying, 
             texts += leaves(part.data)
     if not isinstance(value, Message):
         texts += leaves(value)  # pyright: ignore[reportArgumentType]  # an answer is JSON
-    said = (str(one) for one in texts if one is not None)
-    return tuple(Saying(one, source, today) for one in said)
+    strings = (str(one) for one in texts if one is not None)
+    return tuple(Saying(one, source, today) for one in strings)
 
 
 def stricter(then: ToolDeclaration, now: ToolDeclaration) -> ToolDeclaration:
@@ -66,7 +66,7 @@ class CallJudge:
 
     Args:
         policy: The user's rules.
-        said: Returns what the user said so far.
+        sayings: Returns what the user said so far.
         secrets: What is hidden in the log; None without secrets.
         declared: What tools declared according to the log, by their version.
         acts: The writes that were judged, including those of other runs of the tree.
@@ -76,7 +76,7 @@ class CallJudge:
     def __init__(
         self,
         policy: Policy,
-        said: Said,
+        sayings: Said,
         secrets: Secrets | None,
         declared: Mapping[str, ToolDeclaration],
         acts: dict[str, set[str]],
@@ -84,7 +84,7 @@ class CallJudge:
         run_id: str,
     ) -> None:
         self._policy = policy
-        self._said = said
+        self._said = sayings
         self._secrets = secrets
         self._declared = declared
         self._facts = Facts(acts=acts)
@@ -107,7 +107,7 @@ class CallJudge:
         self._facts.sayings = self._said()
         return self._facts.name_act(self._act_of(call.tool, call.arguments, ""))
 
-    def take(self, record: ToolRecord, tool: Tool, *, is_tainted: bool) -> None:
+    def learn(self, record: ToolRecord, tool: Tool, *, is_tainted: bool) -> None:
         """Learn from a settled call.
 
         Args:
@@ -130,7 +130,7 @@ class CallJudge:
         act = msgspec.structs.replace(act, declaration=read_as)
         if tool.may_write:
             self._facts.sayings = self._said()
-        self._facts.take(
+        self._facts.learn(
             act,
             _output_of(record.outcome),
             call_id=record.call_id,
@@ -158,10 +158,10 @@ def _output_of(outcome: ToolOutcome) -> Json:
     return outcome.output if isinstance(outcome, ToolExecutionResult) else None
 
 
-def said_of(given: Iterable[str] | Said, today: date) -> Said:
+def sayings_function(given: Iterable[str] | Said, today: date) -> Said:
     """Return what the user said as a function, for a Toolbox without a run."""
     if callable(given):
         return given
     texts = tuple(given)
-    said = tuple(Saying(text, "request", today) for text in texts)
-    return lambda: said
+    sayings = tuple(Saying(text, "request", today) for text in texts)
+    return lambda: sayings

@@ -18,7 +18,7 @@ from functools import cached_property
 from itertools import pairwise
 from typing import Literal, NamedTuple, TypeAlias
 
-from upshot.tools.provenance.saying import Saying, Span, is_taken, take
+from upshot.tools.provenance.saying import Saying, Span, mark_read, was_read
 from upshot.tools.provenance.vocabulary import (
     ALSO,
     ANDS,
@@ -542,14 +542,14 @@ class Reading:
         """Whether a name or an address is there."""
         word, span = self._words[at]
         is_account = any(map(str.isdigit, word)) and word[0].isalpha()
-        return ("@" in word or is_named(word) or is_account) and not is_taken(self._dated, span)
+        return ("@" in word or is_named(word) or is_account) and not was_read(self._dated, span)
 
     @cached_property
     def _dated(self) -> bytearray:
         """Which characters belong to a date."""
         dated = bytearray(len(self._saying.text))
         for span, _ in self._saying.days:
-            take(dated, span)
+            mark_read(dated, span)
         return dated
 
     def _is_somebody(self, at: int) -> bool:
@@ -590,9 +590,9 @@ class Reading:
         known = bytearray(len(text.text))
         spans = [span for span, _ in (*text.days, *text.minutes, *text.durations)]
         for span in (*spans, *(one.span for one in text.numbers)):
-            take(known, span)
+            mark_read(known, span)
         return any(
-            _THING.search(word) is not None and not is_taken(known, span)
+            _THING.search(word) is not None and not was_read(known, span)
             for clause, stance in zip(self._clauses, self._stances, strict=True)
             if stance == "act"
             for word, span in self._words[clause.start : clause.end]

@@ -6,7 +6,7 @@ settled calls in order. So a resumed run comes to the same verdict, and no earli
 be believed.
 
 The life of a call: the gate makes an ``Act`` from it and calls ``judge``; doubts are shown to the
-user; once the call is settled, ``Facts.take`` learns from it.
+user; once the call is settled, ``Facts.learn`` learns from it.
 
 Invariants:
 
@@ -54,11 +54,11 @@ from upshot.tools.provenance.saying import (
     compact,
     fold,
     has_lookalike,
-    is_taken,
+    mark_read,
     parse_moment,
     parse_number,
     parse_url,
-    take,
+    was_read,
 )
 from upshot.tools.provenance.whereabouts import (
     Result,
@@ -190,7 +190,7 @@ class Facts:
             if any(compact(fold(one)) == wanted for one in called):
                 yield from called
 
-    def take(
+    def learn(
         self, act: Act, output: Json, *, call_id: str, is_trusted: bool, is_clean: bool
     ) -> None:
         """Learn from a call that was made.
@@ -422,8 +422,8 @@ class _Judge:
     def _judge_leaf(self, path: str, value: Json, word: Argument) -> None:
         found = self._match_words(value, word)
         if isinstance(found, str):
-            said = _RULES[word.word](self, value, word)
-            found = said if isinstance(said, _Found) else found or said
+            judged = _RULES[word.word](self, value, word)
+            found = judged if isinstance(judged, _Found) else found or judged
         if isinstance(found, str):
             self._doubt(path, value, word, found)
         else:
@@ -526,9 +526,9 @@ class _Judge:
         def numbers(saying: Saying) -> Iterator[Span]:
             dated = bytearray(len(saying.text))
             for span, _ in (*saying.days, *saying.minutes, *saying.durations):
-                take(dated, span)
+                mark_read(dated, span)
             for span in saying.find(text):
-                if not is_taken(dated, span) and (
+                if not was_read(dated, span) and (
                     saying.is_quoted(span) or saying.is_labelled(span, known)
                 ):
                     yield span
@@ -543,9 +543,9 @@ class _Judge:
             return _Found("host", given.host)
 
         def same(saying: Saying) -> Iterator[Span]:
-            for span, said in saying.urls:
-                is_secure = given.scheme in (said.scheme, "https") or not said.scheme
-                if is_secure and said[1:] == given[1:]:
+            for span, other in saying.urls:
+                is_secure = given.scheme in (other.scheme, "https") or not other.scheme
+                if is_secure and other[1:] == given[1:]:
                     yield span
 
         found = self._find_mention(same)
@@ -580,10 +580,10 @@ class _Judge:
             if one.kind == kind and text in (fold(text_of(one.id)), *map(fold, one.names))
         ]
         if not named and found.rule != "made":
-            return f"nobody trusted says whose {kind} it is"
+            return f"no trusted source says whose {kind} it is"
         others = [one.fields for one in named if one not in self._facts.made]
         owners = {fold(text_of(fields.get(word.own))) for fields in others}
-        return found if owners <= self._users else f"there is such a {kind} of others"
+        return found if owners <= self._users else f"other people have such a {kind}"
 
     def _has_rival(self, saying: Saying, span: Span, kind: str) -> bool:
         """Whether the clause of the act names another thing of that kind, which may be meant."""
@@ -628,15 +628,15 @@ class _Judge:
         wanted = parse_number(value)
         if wanted is None:
             return "it is not a plain number"
-        said = [(saying, one) for saying in self._facts.sayings for one in saying.amounts]
-        places = [(saying, one.span) for saying, one in said if one.value == wanted]
+        amounts = [(saying, one) for saying in self._facts.sayings for one in saying.amounts]
+        places = [(saying, one.span) for saying, one in amounts if one.value == wanted]
         if not places:
             return "the user did not say such an amount"
         if any(saying.is_denied(span) for saying, span in places):
             return _UNWANTED
         if self._act.effect is Effect.READ:
             return _Found("said", places[0][0].source)
-        asked = [one for one in said if self._is_of_act(one[0], one[1].span)]
+        asked = [one for one in amounts if self._is_of_act(one[0], one[1].span)]
         if wanted not in {one.value for _, one in asked}:
             return _OF_ANOTHER
         return self._match_party(wanted, asked)

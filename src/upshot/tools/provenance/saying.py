@@ -447,8 +447,8 @@ class Saying:
         taken = bytearray(len(self.text))
         for form in _DATES:
             for match in form.finditer(self.text):
-                if not is_taken(taken, match.span()):
-                    take(taken, match.span())
+                if not was_read(taken, match.span()):
+                    mark_read(taken, match.span())
                     found.append((match.span(), tuple(self._dates_of(match))))
         if self.today is not None:
             for match in _RELATIVE.finditer(self.text):
@@ -456,9 +456,9 @@ class Saying:
         return [(span, days) for span, days in found if days]
 
     def _dates_of(self, match: re.Match[str]) -> Iterator[date]:
-        said = match.groupdict()
-        if "one" in said:
-            one, other = int(said["one"]), int(said["other"])
+        groups = match.groupdict()
+        if "one" in groups:
+            one, other = int(groups["one"]), int(groups["other"])
             # The order differs between countries.
             pairs = {(one, other), (other, one)}
             pairs = {pair for pair in pairs if pair[0] <= 12}
@@ -466,10 +466,10 @@ class Saying:
                 return
             ((month, day),) = pairs
         else:
-            number = said.get("number")
-            month = int(number) if number else _MONTHS.index(said["month"][:3].lower()) + 1
-            day = int(said["day"])
-        year = said.get("year") or self._year_after(match.end())
+            number = groups.get("number")
+            month = int(number) if number else _MONTHS.index(groups["month"][:3].lower()) + 1
+            day = int(groups["day"])
+        year = groups.get("year") or self._year_after(match.end())
         if year is None and self.today is None:
             return
         years = [int(year)] if year else [_year(self.today), _year(self.today) + 1]
@@ -519,11 +519,11 @@ class Saying:
                 spans.append(span)
         taken = bytearray(len(self.text))
         for span in spans:
-            take(taken, span)
+            mark_read(taken, span)
         return [
             Number(_value_of(match), match.span(), _is_money(match))
             for match in _NUMBER.finditer(self.text)
-            if "%" not in (match["after"] or "") and not is_taken(taken, match.span())
+            if "%" not in (match["after"] or "") and not was_read(taken, match.span())
         ]
 
     @cached_property
@@ -565,12 +565,12 @@ def _is_group(groups: list[str], at: int) -> bool:
     return 0 <= at < len(groups) and groups[at].isalnum() and any(map(str.isdigit, groups[at]))
 
 
-def take(taken: bytearray, span: Span) -> None:
+def mark_read(taken: bytearray, span: Span) -> None:
     """Mark the characters of *span* as read; *taken* has one byte for each character."""
     taken[span[0] : span[1]] = b"\1" * (span[1] - span[0])
 
 
-def is_taken(taken: bytearray, span: Span) -> bool:
+def was_read(taken: bytearray, span: Span) -> bool:
     """Whether a character of *span* was read as something else."""
     return taken.find(1, *span) >= 0
 
