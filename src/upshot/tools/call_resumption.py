@@ -41,6 +41,7 @@ from upshot.tools.gates.approval_gate import ANY_ARGUMENTS
 from upshot.tools.repetition import (
     INTERRUPTED,
     effect_after,
+    may_repeat,
     may_repeat_interrupted,
 )
 from upshot.tools.toolbox_state import ToolboxState
@@ -308,16 +309,19 @@ def give_up(state: ToolboxState, call: CallState, started: ToolStarted) -> None:
     call.take_tool(tool)
     # From the log: the arguments were validated, and perhaps edited, when it started.
     call.arguments, call.started_at = started.arguments, started.time
+    inside = state.agent_effect(started.idempotency_key)
     if tool is not None:
         call.take_arguments(started.arguments)
-        effect = effect_after(tool, done=False)
+        effect = inside or effect_after(tool, done=False)
+    elif inside is not None:
+        effect = inside
     else:
         effect = Effect.NONE if started.effect is Effect.READ else Effect.UNKNOWN
     call.outcome = ToolFailure(
         call.call_id,
         call.tool_name,
         error="The process ended while this call ran.",
-        retryable=tool is not None and may_repeat_interrupted(tool),
+        retryable=tool is not None and may_repeat(tool, effect),
         effect=effect,
         code=INTERRUPTED,
     )

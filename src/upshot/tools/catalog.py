@@ -7,6 +7,7 @@ from functools import cached_property, lru_cache
 from types import FunctionType
 from typing import cast
 
+from upshot.contract.agent import Agent, AgentTool
 from upshot.contract.base.checks import check_tool_item, did_you_mean, two_tools
 from upshot.contract.base.enums import Effect
 from upshot.contract.base.structs import JsonObject
@@ -141,6 +142,8 @@ def _resolve(item: object, named: Mapping[str, Tool]) -> Iterable[Tool]:
             hint = did_you_mean(item, named, f"known are: {', '.join(named) or 'none'}")
             raise Misuse(f"there is no tool {item!r}; {hint}")
         return (named[item],)
+    if isinstance(item, Agent | AgentTool):
+        raise Misuse("an agent is a tool only of an agent: give Agent(tools=[...]), not a Toolbox")
     check_tool_item(item)
     if isinstance(item, FunctionType):
         return (_tool_of(item),)

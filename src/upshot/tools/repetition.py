@@ -58,13 +58,16 @@ REFUSED = ErrorCode("request_refused")
 
 def effect_after(tool: Tool, *, done: bool) -> Effect:
     """Return the effect of a body that ran; *done* says whether it finished."""
-    if not (tool.may_write and tool.reaches_outside):
+    if not (tool.may_write and tool.reaches_outside) or tool.runs_agent:
         return _NONE
     return _APPLIED if done else _UNKNOWN
 
 
 def may_repeat(tool: Tool, effect: Effect) -> bool:
     """Whether a call that did not finish may be made again after *effect*."""
+    if tool.runs_agent:
+        # A second call is another run of the agent.
+        return effect is _NONE
     return effect is not _UNKNOWN or tool.idempotent
 
 
@@ -229,7 +232,7 @@ class EqualCalls:
         if isinstance(outcome, ToolDenied) or outcome.repeats is not None:
             return
         made, identity = MadeCall(record, call.reply, call.claim), call.identity
-        if is_unknown(outcome) and not outcome.retryable:
+        if outcome.effect is _UNKNOWN and not getattr(outcome, "retryable", False):
             self._unknown[identity] = record
         elif not self._in_ledger and call.claim is not None and outcome.effect is _APPLIED:
             self._made[identity] = made

@@ -223,6 +223,8 @@ class ToolboxOptions(TypedDict, total=False):
         journal: Where events are logged if no run does that.
         keeps_outputs: Whether outputs stay whole in the log, however large, because no model reads
             them.
+        agent_effect: Returns the worst effect of the agent that a call with this idempotency key
+            ran, unknown if it may still work; None if it ran none.
         ledger: The journal that knows which effects were made, by their identity; None is
             ``journal``.
         clock: Time for deadlines and durations; bodies themselves run in real time.
@@ -268,6 +270,7 @@ class ToolboxOptions(TypedDict, total=False):
     replay_scope: ReplayScope
     journal: Journal | None
     keeps_outputs: bool
+    agent_effect: Callable[[str], Effect | None]
     ledger: Journal | None
     clock: Clock | None
     identity: RunInfo | None
@@ -367,6 +370,7 @@ class Toolbox:
             earlier_may_work=get("earlier_may_work", False),
             ledger=(ledger := ledger_of(get("ledger", journal))),
             keeps_outputs=get("keeps_outputs", False),
+            agent_effect=get("agent_effect", lambda key: None),
             turn=TurnState(
                 clock,
                 get("budget") or _DEFAULT_BUDGET,

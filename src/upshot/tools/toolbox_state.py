@@ -15,7 +15,7 @@ import msgspec
 from msgspec.structs import force_setattr
 
 from upshot.contract.agent_spec import RunInfo
-from upshot.contract.base.enums import Origin
+from upshot.contract.base.enums import Effect, Origin
 from upshot.contract.base.secrets import Secrets
 from upshot.contract.base.structs import RunEvent
 from upshot.contract.effects import EffectClaim, EffectLedger
@@ -150,6 +150,8 @@ class ToolboxState:
         held: What a call waits for before it starts, or None.
         ledger: The effects that the journal knows; None if it keeps none.
         keeps_outputs: Whether outputs stay whole, however large.
+        agent_effect: Returns what the agent did that a call with this idempotency key ran; None if
+            it ran none.
         told: Warnings that were emitted already.
         made: How many calls were made, by their id and arguments.
         asked: The user's questions about unsettled calls, by call id.
@@ -185,6 +187,7 @@ class ToolboxState:
     held: asyncio.Event | None = None
     ledger: EffectLedger | None = None
     keeps_outputs: bool = False
+    agent_effect: Callable[[str], Effect | None] = lambda key: None
     warned: set[str] = field(init=False)
     made: Counter[str] = field(init=False)
     asked: dict[str, PendingApproval] = field(init=False)

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterable
 from typing import Any, cast
 
 import msgspec
 
 from upshot.contract.agent import Agent, AgentTool
-from upshot.contract.base.enums import Status, worst_effect
+from upshot.contract.base.enums import Effect, Status, worst_effect
 from upshot.contract.base.structs import Json, JsonObject
 from upshot.contract.model_calls import Request
-from upshot.contract.result import AgentResult
+from upshot.contract.result import OUTPUT_VAR, AgentResult, warning_of_unknown
+from upshot.contract.tool_calls import UNTRUSTED
 from upshot.contract.tool_context import ToolContext
+from upshot.errors import Misuse
 from upshot.runs.plan import OutputType
 from upshot.runs.run_context import current_run
 from upshot.tools.call_state import AgentWaits, running_call
@@ -48,23 +49,39 @@ def _to_tool(item: object) -> object:
     return _tool_of(item) if isinstance(item, AgentTool) else item
 
 
-# Cached, so that all runs of an agent share their catalog of tools.
-@functools.lru_cache(maxsize=256)
 def _tool_of(item: AgentTool) -> Tool:
+    """Return the tool of *item*, always the same one, so that runs share their catalog of tools."""
+    kept: dict[str, Any] = vars(item)
+    if _KEPT not in kept:
+        kept[_KEPT] = _make_tool(item)
+    return kept[_KEPT]
+
+
+def _make_tool(item: AgentTool) -> Tool:
     wanted = None if item.input is None else OutputType.of(item.input, what="input of an agent")
+    schema = _REQUEST if wanted is None or wanted.schema is None else wanted.schema
+    named = schema.get("properties")
+    if isinstance(named, dict) and OUTPUT_VAR in named:
+        raise Misuse(
+            f"the input of the agent {item.agent.id!r} has a field {OUTPUT_VAR!r}, which on its "
+            "board is its answer: name the field differently"
+        )
     made = Tool.from_schema(
         item.name,
         item.description,
-        _REQUEST if wanted is None or wanted.schema is None else wanted.schema,
+        schema,
         _AgentBody(item.agent, wanted).ask,
-        # Itself it changes nothing: what its agent does is in the child run, and counts.
-        effect="read",
-        approval=item.approval,
+        effect="write",
+        # What the agent does passes the gates of its own run.
+        approval=bool(item.approval),
         timeout_s=item.timeout_s,
         error_key=None,
-    )
+    ).but(block_scope="key")
     object.__setattr__(made, "runs_agent", True)
     return made
+
+
+_KEPT = "tool"
 
 
 class _AgentBody:
@@ -91,11 +108,18 @@ class _AgentBody:
         if call is not None:
             # A run that had ended before this session reports nothing.
             call.inside = worst_effect((call.inside, result.effect))
+            if result.taint is not None:
+                call.trust = UNTRUSTED
         if result.status is Status.INPUT_REQUIRED:
             raise AgentWaits(result.pending)
         if not result.success:
             raise _error_of(agent, result)
-        return cast("Json", result.content if result.output is None else result.output)
+        answer = cast("Json", result.content if result.output is None else result.output)
+        warning = warning_of_unknown(result.effects)
+        if warning is not None and isinstance(answer, str):
+            # The agent may not have said it.
+            return f"{answer}\n\n{warning.message}"
+        return answer
 
     def _request(self, given: JsonObject) -> Request:
         if self._wanted is None:
@@ -108,8 +132,16 @@ class _AgentBody:
 
 
 def _error_of(agent: Agent[Any], result: AgentResult[Any]) -> ToolError:
-    error = result.error
-    text = f"The agent {agent.id} ended as {result.status}"
-    if error is None:
-        return ToolError(text)
-    return ToolError(f"{text}: {error.message}", code=error.code, retry_after_s=error.retry_after_s)
+    error, text = result.error, f"The agent {agent.id} ended as {result.status}"
+    if error is not None:
+        text += f": {error.message}"
+    if result.effects:
+        done = ", ".join(f"{one.tool} ({one.state})" for one in result.effects)
+        text += f" Before that it called: {done}."
+    return ToolError(
+        text,
+        code=None if error is None else error.code,
+        retryable=result.effect is Effect.NONE,
+        retry_after_s=None if error is None else error.retry_after_s,
+        effect=result.effect,
+    )

@@ -6,7 +6,7 @@ from functools import partial
 
 import msgspec
 
-from upshot.contract.base.enums import DeniedReason
+from upshot.contract.base.enums import DeniedReason, Effect, worst_effect
 from upshot.contract.base.structs import JsonObject
 from upshot.contract.events import Event, ToolSettled, ToolStarted, Warned
 from upshot.contract.model_calls import ModelRequest, ModelResponse
@@ -17,7 +17,7 @@ from upshot.runs.resumption import restore
 from upshot.runs.run_context import RunContext, body_of
 from upshot.runs.services.model_caller import call_model
 from upshot.runs.services.unknown_effects import judge_unknown
-from upshot.state.child_runs import CHAIN_OPTION, child_id
+from upshot.state.child_runs import CHAIN_OPTION, child_id, origins_of
 from upshot.state.turns import Turn
 from upshot.tools.artifacts import READER_NAME
 from upshot.tools.call_state import CallState
@@ -71,6 +71,7 @@ def _make_toolbox(context: RunContext) -> Toolbox:
         at_start=log.judge if has_judgement else None,
         repair=log.repair if any(tool.repair for tool in plan.tools) else None,
         spent=log.spent,
+        agent_effect=log.agent_effect,
         known_outcomes=None if recording is None else recording.known_outcomes(),
         earlier_may_work=plan.earlier_may_work,
         said=log.sayings,
@@ -153,6 +154,19 @@ class _RunLog:
         if spent:
             return Denial(DeniedReason.BUDGET, spent)
         return context.handoffs.judge(case)
+
+    def agent_effect(self, key: str) -> Effect | None:
+        """Return the worst effect of the child run with *key*, None if it never started."""
+        context = self._context
+        state = context.state
+        origins = [] if state.started is None else origins_of(state.started.options)
+        for run_id in (context.info.run_id, *origins):
+            if (child := child_id(run_id, key)) in state.children:
+                spent = state.children[child]
+                if spent is None:
+                    return Effect.UNKNOWN
+                return worst_effect(one.state for one in spent.effects)
+        return None
 
     def spent(self) -> str:
         """Return why no more calls may be made, such as a limit; "" if they may."""

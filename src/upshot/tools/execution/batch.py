@@ -134,6 +134,8 @@ class Batch:
         for number, call in enumerate(self._calls, 1):
             if call.call_id and call.call_id in seen:
                 call.pipeline.deny_id(call, "is used twice in one reply")
+            elif call.call_id in self._state.agents:
+                call.pipeline.deny_id(call, "is that of a call that waits for an answer")
             elif call.outcome is None:
                 # Not in the call's own task, so that gates are asked in call order for the whole
                 # batch: the first call gets what is left of the budget, and its equals wait for it.

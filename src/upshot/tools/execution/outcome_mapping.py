@@ -78,7 +78,11 @@ def conclude(
         outcome = _conclude_unfinished(
             call, ending, elapsed_ms=elapsed_ms, timeout_s=timeout_s, deadline_s=deadline_s
         )
-    return outcome if call.inside is _NONE else with_effect(call, outcome, call.inside)
+    inside = call.inside
+    if call.known_tool.runs_agent and isinstance(ending, Stopped) and not ending.ended:
+        # The agent works on, and nobody reads its end.
+        inside = Effect.UNKNOWN if ending.started else inside
+    return outcome if inside is _NONE else with_effect(call, outcome, inside)
 
 
 def with_effect(call: CallState, outcome: Ended, inside: Effect) -> Ended:
