@@ -10,7 +10,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from tests.serve.doors.asking import agents
+from tests.serve.doors.asking import agents, pay
 from tests.serve.kit import Client, served
 from upshot import Agent, App, Decider, FinalizeDecision, ScriptedModel, ToolCall, ToolContext, tool
 
@@ -258,6 +258,20 @@ async def test_a_call_that_the_run_left_open_was_not_done() -> None:
     left = {one["toolCallId"] for one in chunks if one["type"] == "tool-input-available"}
     assert left == {one["toolCallId"] for one in chunks if one["type"] == "tool-output-error"}
     assert chunks[-1]["finishReason"] == "interrupted"
+
+
+@pytest.mark.parametrize("approved", [True, False])
+async def test_the_call_of_an_agent_inside_is_not_said_to_be_denied(approved: bool) -> None:
+    teller = Agent("teller", model=ScriptedModel([ToolCall("p", "pay", {"order": 1}), "Paid."]))
+    ask = ToolCall("c", "teller", {"request": "Pay it."})
+    tools = [teller.but(tools=[pay])]
+    boss = Agent("boss", model=ScriptedModel([ask, "All done."]), tools=tools)
+    async with served(App([boss], journal="memory:")) as site:
+        chat = Chat(site.by("cal"), "boss")
+        await chat.say("Pay it.")
+        _, chunks = await chat.decide("p", approved)
+    (end,) = [one for one in chunks if one.get("toolCallId") == "p"]
+    assert (end["type"], "another agent" in end["errorText"]) == ("tool-output-error", True)
 
 
 async def test_a_question_is_a_call_that_the_page_answers() -> None:

@@ -299,8 +299,13 @@ class _Answer(Writer):
                 # The page answers it: it is not a call of the server.
                 yield from self._call(one["id"], ASK, question)
         if event["status"] != "input_required":
-            for id in [*self._unsettled]:
-                yield from self._fail_events(id)
+            for id, call in self._unsettled.items():
+                # A call of another agent's run, whose events are not public: whether it was
+                # approved and made is not known here.
+                self._asked.pop(id, "")
+                text = "How it ended is in the run of another agent."
+                yield {"type": "tool-output-error", **call, "errorText": text}
+            self._unsettled = {}
         # What follows is a new step, even if the page has more parts than these.
         self._in_step = False
 
