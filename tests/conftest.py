@@ -82,6 +82,13 @@ def environment_of_nobody() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="session", autouse=True)
+def fork_server(environment_of_nobody: None) -> None:
+    """Start the process that forks others before the first test whose time it would take."""
+    if (processes := sys.modules.get("tests.processes")) is not None:
+        processes.start_server()
+
+
 @pytest.fixture(scope="session")
 def corpus() -> Path:
     """The folder of the recorded provider exchanges: ``items/`` and ``expected.jsonl``.

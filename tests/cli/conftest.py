@@ -7,11 +7,12 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from subprocess import PIPE
 from typing import Any, TypeAlias
 
 import pytest
 
-from tests.processes import watched
+from tests.processes import start_python
 from upshot.cli import main
 
 Command: TypeAlias = Callable[..., "tuple[int, str, str]"]
@@ -36,13 +37,6 @@ def command(
 
 def spawn(*arguments: str, folder: Path, **more: Any) -> subprocess.Popen[bytes]:
     """Start the command as a separate process with pipes."""
-    return watched(
-        subprocess.Popen(
-            [sys.executable, "-W", "error", "-m", "upshot", *arguments],
-            cwd=folder,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            env={**os.environ, "COLUMNS": "80", "PYTHONUNBUFFERED": "1"},
-            **more,
-        )
-    )
+    more |= {"cwd": folder, "stdout": PIPE, "stderr": PIPE}
+    env = {**os.environ, "COLUMNS": "80", "PYTHONUNBUFFERED": "1"}
+    return start_python("-W", "error", "-m", "upshot", *arguments, env=env, **more)

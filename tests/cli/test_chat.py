@@ -6,12 +6,12 @@ import json
 import os
 import pty
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from tests.cli.conftest import Command, spawn
+from tests.processes import start_python
 
 AGENT = """\
 import upshot
@@ -72,8 +72,8 @@ def test_without_a_name_the_conversation_gets_one(folder: Path) -> None:
 
 def test_a_terminal_is_asked_for_what_waits(folder: Path) -> None:
     main, other = pty.openpty()
-    process = subprocess.Popen(
-        [sys.executable, "-m", "upshot", "chat", "agents.py", "--conversation", "ada"],
+    process = start_python(
+        *("-m", "upshot", "chat", "agents.py", "--conversation", "ada"),
         cwd=folder,
         stdin=other,
         stdout=other,

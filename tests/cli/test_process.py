@@ -18,7 +18,7 @@ import pytest
 
 import upshot
 from tests.cli.conftest import spawn
-from tests.processes import watched
+from tests.processes import run_python, start_python
 from upshot.journal import open_journal
 
 AGENT = """\
@@ -188,11 +188,8 @@ def test_a_reader_who_leaves_is_no_error(folder: Path) -> None:
 def test_an_output_that_cannot_be_written_is_told_in_one_sentence(folder: Path) -> None:
     (folder / "go.txt").touch()
     assert user_sayings(folder, *RUN, *JOURNAL)[0] == 0
-    show = [sys.executable, "-m", "upshot", "show", "run-1", *JOURNAL]
     with open("/dev/full", "wb") as full:
-        done = subprocess.run(
-            show, cwd=folder, stdout=full, stderr=subprocess.PIPE, timeout=60, check=False
-        )
+        done = run_python("-m", "upshot", "show", "run-1", *JOURNAL, cwd=folder, stdout=full)
     assert done.returncode == 2
     assert done.stderr == b"upshot: the output cannot be written: No space left on device\n"
 
@@ -200,16 +197,9 @@ def test_an_output_that_cannot_be_written_is_told_in_one_sentence(folder: Path) 
 def on_a_terminal(folder: Path, *arguments: str, **environment: str) -> tuple[int, str]:
     """Run the command on a terminal of 80 columns; gives all that it wrote."""
     ours, theirs = pty.openpty()
-    process = watched(
-        subprocess.Popen(
-            [sys.executable, "-m", "upshot", *arguments],
-            cwd=folder,
-            stdin=theirs,
-            stdout=theirs,
-            stderr=theirs,
-            env={**os.environ, "TERM": "xterm", "COLUMNS": "80", "LINES": "40", **environment},
-        )
-    )
+    env = {**os.environ, "TERM": "xterm", "COLUMNS": "80", "LINES": "40", **environment}
+    streams: Any = {"stdin": theirs, "stdout": theirs, "stderr": theirs}
+    process = start_python("-m", "upshot", *arguments, cwd=folder, env=env, **streams)
     os.close(theirs)
     said = b""
     while True:
@@ -266,16 +256,14 @@ def test_ctrl_c_at_a_prompt_leaves_and_nothing_is_answered(folder: Path) -> None
     asked = ("run", "ask.py", "Hi.", "--run-id", "run-1", *JOURNAL)
     assert user_sayings(folder, *asked)[0] == 3
     ours, theirs = pty.openpty()
-    process = watched(
-        subprocess.Popen(
-            [sys.executable, "-c", AT_A_TERMINAL, "approve", "run-1", *JOURNAL],
-            cwd=folder,
-            stdin=theirs,
-            stdout=theirs,
-            stderr=theirs,
-            env={**os.environ, "TERM": "xterm", "COLUMNS": "80", "LINES": "40"},
-            start_new_session=True,
-        )
+    process = start_python(
+        *("-c", AT_A_TERMINAL, "approve", "run-1", *JOURNAL),
+        cwd=folder,
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        env={**os.environ, "TERM": "xterm", "COLUMNS": "80", "LINES": "40"},
+        start_new_session=True,
     )
     os.close(theirs)
     said = b""

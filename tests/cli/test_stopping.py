@@ -10,7 +10,6 @@ import re
 import signal
 import struct
 import subprocess
-import sys
 import termios
 import time
 from pathlib import Path
@@ -19,7 +18,7 @@ from typing import Any
 import pytest
 
 from tests.cli.conftest import spawn
-from tests.processes import watched
+from tests.processes import start_python
 
 AGENT = """\
 import asyncio
@@ -148,16 +147,8 @@ def on_a_terminal(
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
     environment: dict[str, Any] = {**os.environ, "TERM": "xterm", "NO_COLOR": "1"}
     environment |= {"COLUMNS": str(columns), "LINES": "40"}
-    process = watched(
-        subprocess.Popen(
-            [sys.executable, "-m", "upshot", *arguments],
-            cwd=folder,
-            stdin=theirs,
-            stdout=theirs,
-            stderr=theirs,
-            env=environment,
-        )
-    )
+    streams: Any = {"stdin": theirs, "stdout": theirs, "stderr": theirs}
+    process = start_python("-m", "upshot", *arguments, cwd=folder, env=environment, **streams)
     os.close(theirs)
     return process, ours
 

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import runpy
 import signal
-import subprocess
-import sys
 from pathlib import Path
+from subprocess import PIPE
 from typing import Any
 
 import pytest
 
 from tests.places import Place
-from tests.processes import watched
+from tests.processes import start_python
 from upshot import (
     Agent,
     AgentResult,
@@ -37,8 +35,6 @@ from upshot import (
     tool,
 )
 from upshot.engines import AgentTask
-
-SOURCE = Path(__file__).resolve().parents[2] / "src"
 
 
 class Till:
@@ -239,15 +235,7 @@ asyncio.run(main())
 
 
 def begin(program: Path, *arguments: str | Path) -> Any:
-    return watched(
-        subprocess.Popen(
-            [sys.executable, program, *arguments],
-            env={**os.environ, "PYTHONPATH": str(SOURCE)},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-    )
+    return start_python(program, *arguments, stdin=PIPE, stdout=PIPE, text=True)
 
 
 async def test_of_four_processes_that_approve_at_once_one_does_and_the_others_are_told(

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import signal
-import subprocess
-import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.processes import run_python
 from tests.runs.test_compaction_cuts import is_whole
 from upshot import (
     Agent,
@@ -36,8 +34,6 @@ from upshot.entry.resume import read_past
 from upshot.journal import MemoryJournal
 from upshot.runs.run_context import current_run
 from upshot.runs.services.run_tools import user_sayings
-
-SOURCE = Path(__file__).resolve().parents[2] / "src"
 
 
 class Talker:
@@ -254,9 +250,7 @@ async def test_a_turn_that_was_killed_after_a_cut_goes_on_from_it(
     tmp_path: Path, death: str
 ) -> None:
     place = tmp_path / "j.db"
-    command = [sys.executable, "-c", PROGRAM, str(place), death]
-    env = {**os.environ, "PYTHONPATH": str(SOURCE)}
-    done = subprocess.run(command, env=env, check=False, timeout=60)
+    done = run_python("-c", PROGRAM, place, death)
     assert done.returncode == -signal.SIGKILL
     summariser, model = ScriptedModel(["Another."]), Talker()
     fields: Any = {"at_tokens": 50, "keep_last": 1, "summarise": summariser}

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import runpy
 import signal
-import subprocess
-import sys
 from pathlib import Path
+from subprocess import PIPE
 from typing import Any
 
 import pytest
 
 from tests.places import Place
-from tests.processes import watched
+from tests.processes import start_python
 from upshot import AgentResult, open_journal, resume, run
 
 PROGRAM = '''
@@ -74,7 +72,6 @@ if __name__ == "__main__":
             break
     print("done", done, flush=True)
 '''
-SOURCE = Path(__file__).resolve().parents[2] / "src"
 PLACES = [
     "at the start", "when asked", "before the write", "in the write", "after the write",
     "at the end",
@@ -92,14 +89,7 @@ def begin(program: Path, place: Place, *, death: str = "", first: int = 0, count
     """Start a process that takes turns once it is told to."""
     folder = program.parent
     arguments = [place.where, folder / "effects", death, str(first), str(count)]
-    process = subprocess.Popen(
-        [sys.executable, program, *arguments],
-        env={**os.environ, "PYTHONPATH": str(SOURCE)},
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    return watched(process)
+    return start_python(program, *arguments, stdin=PIPE, stdout=PIPE, text=True)
 
 
 def effects_in(folder: Path) -> list[str]:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -13,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests.processes import run_python
 from tests.runs.kit import Ordered
 from upshot import (
     Agent,
@@ -38,7 +36,6 @@ from upshot.journal.artifact_store import MemoryArtifactStore
 from upshot.runs.plan import lacks
 from upshot.tools import Ask, Denial, Refuse
 
-SOURCE = Path(__file__).resolve().parents[2] / "src"
 sent: list[str] = []
 
 
@@ -183,14 +180,7 @@ def test_what_a_run_was_given_is_called_alike_in_every_process(tmp_path: Path) -
     (tmp_path / "desk.py").write_text(PROGRAM)
     (tmp_path / "other.py").write_text("import desk")
     said = [
-        subprocess.run(
-            [sys.executable, *how],
-            cwd=tmp_path,
-            env={**os.environ, "PYTHONPATH": str(SOURCE)},
-            stdout=subprocess.PIPE,
-            text=True,
-            check=True,
-        ).stdout
+        run_python(*how, cwd=tmp_path, text=True, check=True).stdout
         for how in (["desk.py"], ["-m", "desk"], ["other.py"])
     ]
     assert set(said) == {"desk:Gate(name=mail) desk:Gate.check(name=mail) desk:make\n"}

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import runpy
-import signal
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.places import Place
+from tests.processes import run_to_its_kill
 from upshot import AgentResult, Approve, Misuse, Status, open_journal, resume
 
 PROGRAM = '''
@@ -96,14 +93,7 @@ class Killed:
         self.journal = place.where
         self.effects = folder / "effects"
         self.effects.write_text("")
-        source = Path(__file__).resolve().parents[2] / "src"
-        done = subprocess.run(
-            [sys.executable, self.program, around, self.journal, self.effects, death],
-            env={**os.environ, "PYTHONPATH": str(source)},
-            timeout=60,
-            check=False,
-        )
-        assert done.returncode == -signal.SIGKILL
+        run_to_its_kill(self.program, around, self.journal, self.effects, death)
 
     async def resume(self, *answers: Approve, death: str = "") -> AgentResult[Any]:
         make = runpy.run_path(str(self.program))["make"]

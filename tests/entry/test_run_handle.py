@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import subprocess
-import sys
 from contextlib import aclosing
 from pathlib import Path
+from subprocess import PIPE
 from typing import Any
 
 import pytest
 
 from tests.places import Place
-from tests.processes import watched
+from tests.processes import start_python
 from upshot import (
     Agent,
     Event,
@@ -33,8 +31,6 @@ from upshot import (
     start,
     tool,
 )
-
-SOURCE = Path(__file__).resolve().parents[2] / "src"
 
 
 def payer(paid: list[str]) -> Agent[Any]:
@@ -168,16 +164,7 @@ async def test_a_run_of_another_process_is_watched_while_it_works(
 ) -> None:
     program = tmp_path / "program.py"
     program.write_text(PROGRAM)
-    environment = {**os.environ, "PYTHONPATH": str(SOURCE)}
-    process: Any = watched(
-        subprocess.Popen(
-            [sys.executable, program, place.where],
-            env=environment,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-    )
+    process: Any = start_python(program, place.where, stdin=PIPE, stdout=PIPE, text=True)
     with process:
         process.stdout.readline()
         async with attach("r", journal=place.where) as handle:

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import re
 import runpy
 import signal
-import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from subprocess import PIPE
 from typing import Any
 
 import msgspec
@@ -19,7 +17,7 @@ import pytest
 
 from tests.answering import keep_answers
 from tests.places import Place
-from tests.processes import watched
+from tests.processes import start_python, suspend
 from tests.runs.kit import kinds, log_of
 from upshot import (
     Agent,
@@ -129,16 +127,7 @@ class Worker:
         if not program.exists():
             # Another process may be reading it.
             program.write_text(PROGRAM)
-        source = Path(__file__).resolve().parents[2] / "src"
-        self.process = watched(
-            subprocess.Popen(
-                [sys.executable, program, what, where],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                text=True,
-                env={**os.environ, "PYTHONPATH": str(source)},
-            )
-        )
+        self.process = start_python(program, what, where, stdin=PIPE, stdout=PIPE, text=True)
 
     @property
     def pid(self) -> int:
@@ -221,8 +210,7 @@ def test_from_a_suspended_process_a_run_is_taken_and_it_can_write_no_more(
     assert other.line() == "working"
     # What is stopped while it writes keeps the file locked.
     asyncio.run(all_logged(place))
-    other.process.send_signal(signal.SIGSTOP)
-    os.waitpid(other.pid, os.WUNTRACED)
+    suspend(other.process)
     assert asyncio.run(go_on(tmp_path, place)).content == "Done."
     other.process.send_signal(signal.SIGCONT)
     other.go_on()
@@ -236,8 +224,7 @@ def test_who_was_suspended_and_has_lost_its_run_ends_what_it_does_in_it(
     other = worker()
     assert other.line() == "working"
     asyncio.run(all_logged(place))
-    other.process.send_signal(signal.SIGSTOP)
-    os.waitpid(other.pid, os.WUNTRACED)
+    suspend(other.process)
     assert asyncio.run(go_on(tmp_path, place)).content == "Done."
     other.process.send_signal(signal.SIGCONT)
     # Its tool still waits for a line, which never comes.
@@ -251,8 +238,7 @@ def test_that_nothing_was_paid_is_not_believed_of_a_process_that_is_only_suspend
     other = worker("pay")
     assert other.line() == "working"
     asyncio.run(all_logged(place))
-    other.process.send_signal(signal.SIGSTOP)
-    os.waitpid(other.pid, os.WUNTRACED)
+    suspend(other.process)
     agent = runpy.run_path(str(tmp_path / "program.py"))["paying"]()
     result = asyncio.run(resume("r1", agent, journal=place.where))
     (outcome,) = result.tool_outcomes
@@ -535,7 +521,7 @@ async def test_an_answer_for_a_run_inside_does_not_take_that_from_another_proces
     path = place.where
     parked = await run(outer(), Request("Go.", run_id="r1"), journal=path)
     answers = [Approve(parked.pending[0].id)]
-    other = watched(subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE))
+    other = start_python("-c", "input()", stdin=PIPE)
     with other:
         holder = msgspec.structs.replace(this_process(), pid=other.pid, started=None)
         text = msgspec.json.encode(holder).decode()

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import os
 import socket
 import subprocess
 import sys
 import time
 from http.client import HTTPConnection
 from pathlib import Path
-from typing import Self
+from subprocess import DEVNULL, PIPE
+from typing import Any, Self
 
 from tests.examples.conftest import ROOT
-from tests.processes import MAX_S, watched
+from tests.processes import MAX_S, start_python
 
 SERVICE = ROOT / "examples" / "helpdesk" / "service.py"
 
@@ -40,18 +40,10 @@ class DeskServer:
 
     def start(self, *bank_s: float) -> None:
         """Start it; returns once it answers."""
-        command = [sys.executable, SERVICE, "--port", self.port, "--data", self.folder]
+        command = [SERVICE, "--port", self.port, "--data", self.folder]
         more = ["--bank-s", *bank_s] if bank_s else []
-        source = os.pathsep.join((str(ROOT / "src"), str(ROOT)))
-        self._process = watched(
-            subprocess.Popen(
-                [*map(str, command), *map(str, more)],
-                env={**os.environ, "PYTHONPATH": source},
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.PIPE,
-                text=True,
-            )
-        )
+        streams: Any = {"stdout": DEVNULL, "stderr": PIPE, "text": True}
+        self._process = start_python(*command, *more, **streams)
         until = time.monotonic() + MAX_S
         while not self._answers():
             assert self._process.poll() is None, self._process.communicate()[1]

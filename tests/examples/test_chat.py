@@ -4,25 +4,18 @@ from __future__ import annotations
 
 import signal
 import subprocess
-import sys
+from subprocess import PIPE
+from typing import Any
 
 from tests.examples.conftest import ROOT
-from tests.processes import watched
+from tests.processes import start_python
 
 FILE = ROOT / "examples" / "chat" / "chat.py"
 
 
 def chat() -> subprocess.Popen[str]:
-    pipe = subprocess.PIPE
-    return watched(
-        subprocess.Popen(
-            [sys.executable, "-W", "error", FILE],
-            stdin=pipe,
-            stdout=pipe,
-            stderr=pipe,
-            text=True,
-        )
-    )
+    streams: Any = {"stdin": PIPE, "stdout": PIPE, "stderr": PIPE, "text": True}
+    return start_python("-W", "error", FILE, **streams)
 
 
 def read_until(process: subprocess.Popen[str], word: str) -> None:

@@ -9,13 +9,13 @@ import re
 import shlex
 import signal
 import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
+from subprocess import PIPE
 
 import upshot
 from tests.examples.conftest import SURVEY
-from tests.processes import watched
+from tests.processes import run_python, start_python
 from upshot.journal import open_journal
 
 # What is said to be typed has to be typed as it stands, whatever the file is called.
@@ -25,20 +25,14 @@ EXPRESSION = re.compile(r"\{\{.*?\}\}", re.DOTALL)
 
 def demonstrate(repository: Path, folder: Path) -> subprocess.Popen[str]:
     """Start the demonstration in *folder*, where its journal goes too."""
-    return watched(
-        subprocess.Popen(
-            [sys.executable, "-W", "error", str(SURVEY / "demo.py"), "--journal", JOURNAL],
-            cwd=folder,
-            env={
-                **os.environ,
-                "DEMO_REPO": str(repository),
-                "COLUMNS": "80",
-                "PYTHONUNBUFFERED": "1",
-            },
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+    ours = {"DEMO_REPO": str(repository), "COLUMNS": "80", "PYTHONUNBUFFERED": "1"}
+    return start_python(
+        *("-W", "error", SURVEY / "demo.py", "--journal", JOURNAL),
+        cwd=folder,
+        env={**os.environ, **ours},
+        stdout=PIPE,
+        stderr=PIPE,
+        text=True,
     )
 
 
@@ -82,10 +76,7 @@ def test_the_demonstration_shows_every_outcome_and_how_to_see_it_again(
     *_, again = out.splitlines()
     words = shlex.split(again)[1:]
     assert words[0] == "show"
-    shown = [sys.executable, "-m", "upshot", *words]
-    done = subprocess.run(
-        shown, cwd=tmp_path, capture_output=True, text=True, check=True, timeout=60
-    )
+    done = run_python("-m", "upshot", *words, cwd=tmp_path, text=True, check=True)
     report = out.partition("# Survey of")[2].partition("\ncompleted")[0].strip()
     assert report in done.stdout
 
@@ -104,10 +95,8 @@ def test_a_killed_demonstration_is_resumed_without_repeating_a_call(
     before = asyncio.run(read(tmp_path, run_id))
     assert not any(isinstance(event, upshot.RunSettled) for event in before)
     assert calls_of(before)
-    resume = [sys.executable, "-m", "upshot", "resume", run_id, "--journal"]
-    done = subprocess.run(
-        [*resume, JOURNAL, "--json"], cwd=tmp_path, capture_output=True, check=True, timeout=60
-    )
+    resume = ["-m", "upshot", "resume", run_id, "--journal", JOURNAL, "--json"]
+    done = run_python(*resume, cwd=tmp_path, check=True)
     result = upshot.decode(done.stdout, upshot.AgentResult)
     assert result.success
     assert "# Survey of garden-project" in (result.content or "")

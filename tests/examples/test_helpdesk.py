@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from typing import Any
 
 import pytest
 
 from tests.examples.conftest import ROOT
+from tests.processes import run_python
 from upshot import PendingApproval, Status, ToolExecutionResult, resume
 from upshot.journal import MemoryJournal
 
@@ -86,14 +85,7 @@ async def test_without_the_policy_the_clerk_obeys_strangers(desk: Any) -> None:
 
 
 def test_the_example_tells_its_story_within_80_columns() -> None:
-    told = subprocess.run(
-        [sys.executable, "-W", "error", FOLDER / "helpdesk.py"],
-        capture_output=True,
-        stdin=subprocess.DEVNULL,
-        text=True,
-        check=True,
-        timeout=60,
-    )
+    told = run_python("-W", "error", FOLDER / "helpdesk.py", said="", text=True, check=True)
     lines = told.stdout.splitlines()
     assert max(map(len, lines)) <= 80
     assert sum("is asked" in line for line in lines) >= 10

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from tests.examples.conftest import ROOT
+from tests.processes import run_python
 
 FOLDER = ROOT / "examples" / "mapreduce"
 
@@ -47,10 +46,8 @@ async def test_another_model_may_word_the_report(tmp_path: Path) -> None:
 
 
 def test_the_example_reads_the_documents_of_the_project(tmp_path: Path) -> None:
-    program = [sys.executable, "-W", "error", FOLDER / "mapreduce.py", "--journal", "runs.db"]
-    done = subprocess.run(
-        program, cwd=tmp_path, capture_output=True, text=True, check=True, timeout=60
-    )
+    program = ["-W", "error", FOLDER / "mapreduce.py", "--journal", "runs.db"]
+    done = run_python(*program, cwd=tmp_path, text=True, check=True)
     pages = len(list((ROOT / "docs").glob("*.md")))
     assert f"{pages} pages," in done.stdout
     assert "upshot (" in done.stdout

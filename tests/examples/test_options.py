@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from tests.examples.conftest import ROOT
+from tests.processes import run_python
 
 NAMED = re.findall(r"`\.venv/bin/python (examples/\S+\.py)`", (ROOT / "README.md").read_text())
 WITHOUT_MODEL = {"examples/waiting/waiting.py"}
@@ -24,13 +24,7 @@ def test_all_examples_are_named() -> None:
 
 @pytest.mark.parametrize("name", [*NAMED, "examples/survey/demo.py"])
 def test_an_example_tells_its_options_and_takes_a_model_where_one_can_be_chosen(name: str) -> None:
-    done = subprocess.run(
-        [sys.executable, "-W", "error", ROOT / name, "--help"],
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=60,
-    )
+    done = run_python("-W", "error", ROOT / name, "--help", text=True, check=True)
     assert ("--model" in done.stdout) is (name not in WITHOUT_MODEL)
 
 
@@ -60,12 +54,4 @@ def test_a_desk_that_answers_nobody_fails(tmp_path: Path) -> None:
 
 
 def started(name: str, *arguments: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-W", "error", ROOT / name, *arguments],
-        capture_output=True,
-        stdin=subprocess.DEVNULL,
-        cwd=folder,
-        text=True,
-        check=False,
-        timeout=60,
-    )
+    return run_python("-W", "error", ROOT / name, *arguments, said="", cwd=folder, text=True)

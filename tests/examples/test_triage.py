@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.examples.conftest import ROOT
+from tests.processes import run_python
 from upshot import Approve, Deny, open_journal, resume, run_with_handoffs
 
 FOLDER = ROOT / "examples" / "triage"
@@ -59,14 +59,7 @@ async def test_a_large_refund_waits_for_a_person(
 
 
 def test_the_example_tells_its_story_within_80_columns() -> None:
-    done = subprocess.run(
-        [sys.executable, "-W", "error", FOLDER / "triage.py"],
-        capture_output=True,
-        stdin=subprocess.DEVNULL,
-        text=True,
-        check=True,
-        timeout=60,
-    )
+    done = run_python("-W", "error", FOLDER / "triage.py", said="", text=True, check=True)
     lines = done.stdout.splitlines()
     assert max(map(len, lines)) <= 80
     assert lines[-1] == "5 of 5 tickets, 10 sessions of agents, 2 refunds, 252.50 in all."

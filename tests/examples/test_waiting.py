@@ -10,6 +10,7 @@ import jsonschema_rs
 import pytest
 
 from tests.examples.conftest import ROOT
+from tests.processes import run_python
 from upshot import load_machine
 from upshot.engines import machine_schema
 from upshot.testing import FakeClock
@@ -67,6 +68,5 @@ def test_without_the_extra_it_says_in_one_sentence_what_to_install() -> None:
 
 
 def test_the_example_takes_no_time() -> None:
-    program = [sys.executable, "-W", "error", FOLDER / "waiting.py"]
-    done = subprocess.run(program, capture_output=True, text=True, check=True, timeout=60)
+    done = run_python("-W", "error", FOLDER / "waiting.py", text=True, check=True)
     assert done.stdout.endswith("5 answers; parked for 60 s\n")

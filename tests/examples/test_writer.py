@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from typing import Any
 
 import pytest
 
 from tests.examples.conftest import ROOT
+from tests.processes import run_python
 
 FOLDER = ROOT / "examples" / "writer"
 TEXT = "One thing is said here in ten words or even less. " * 12
@@ -51,13 +51,7 @@ async def test_without_time_the_last_draft_stays(writer: Any) -> None:
 
 
 def test_the_example_shows_its_drafts_within_80_columns() -> None:
-    done = subprocess.run(
-        [sys.executable, "-W", "error", FOLDER / "writer.py"],
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=60,
-    )
+    done = run_python("-W", "error", FOLDER / "writer.py", said="", text=True, check=True)
     assert max(map(len, done.stdout.splitlines())) <= 80
     assert done.stdout.endswith("Accepted after 3 drafts.\n")
 

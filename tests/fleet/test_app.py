@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import runpy
 import signal
-import subprocess
-import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from subprocess import PIPE
 from typing import Any
 
 import pytest
 
 from tests.places import Place
-from tests.processes import watched
+from tests.processes import start_python
 from upshot import (
     Agent,
     AgentResult,
@@ -46,8 +44,6 @@ from upshot.fleet.submission import AppOptions, SubmitOptions, check_data
 from upshot.journal.shared import Submission
 from upshot.runs.limits.quotas import quotas_in
 from upshot.runs.plan import RunOptions
-
-SOURCE = Path(__file__).resolve().parents[2] / "src"
 
 
 def speaker(id: str = "a", *said: str) -> Agent[Any]:
@@ -522,15 +518,7 @@ if __name__ == "__main__":
 
 
 def start(program: Path, *arguments: str | Path) -> Any:
-    return watched(
-        subprocess.Popen(
-            [sys.executable, program, *arguments],
-            env={**os.environ, "PYTHONPATH": str(SOURCE)},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-    )
+    return start_python(program, *arguments, stdin=PIPE, stdout=PIPE, text=True)
 
 
 async def test_of_eight_processes_that_take_up_a_run_one_begins_it(

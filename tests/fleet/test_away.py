@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import signal
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +12,12 @@ import pytest
 
 from tests.fleet.test_worker import Office, Steps, at_work
 from tests.postgres import NAMED, PostgresServer
-from tests.processes import watched
+from tests.processes import start_python
 from upshot import Agent, App, JournalError, Misuse
 from upshot.fleet.worker import Worker
 from upshot.journal.postgres.tables import STEPS
 from upshot.journal.postgres.urls import split_url
 
-SOURCE = Path(__file__).resolve().parents[2] / "src"
 PROGRAM = """
 from upshot import Agent, App, ScriptedModel
 app = App([Agent("a", model=ScriptedModel(["Done."]))], journal="WHERE", version="1")
@@ -36,9 +33,8 @@ def ours(postgres: PostgresServer) -> PostgresServer:
 
 def begin(folder: Path, where: str) -> subprocess.Popen[str]:
     (folder / "app.py").write_text(PROGRAM.replace("WHERE", where))
-    command = [sys.executable, "-m", "upshot", "work", str(folder / "app.py"), "--grace", "0"]
-    environment = {**os.environ, "PYTHONPATH": str(SOURCE)}
-    return watched(subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True))
+    given = ["-m", "upshot", "work", folder / "app.py", "--grace", "0"]
+    return start_python(*given, stderr=subprocess.PIPE, text=True)
 
 
 async def test_a_worker_that_is_begun_before_its_server_waits_and_says_so_once(

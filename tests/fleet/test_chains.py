@@ -5,16 +5,15 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
+from subprocess import PIPE
 from typing import Any
 
 import pytest
 
 from tests.fleet.chaining import make, work
 from tests.places import Place
-from tests.processes import watched
+from tests.processes import start_python
 from upshot import (
     Agent,
     App,
@@ -32,7 +31,6 @@ from upshot.entry.stops import stop_of
 from upshot.fleet.worker import Worker
 from upshot.journal import MemoryJournal
 
-ROOT = Path(__file__).resolve().parents[2]
 IS_LARGE = bool(os.environ.get("UPSHOT_FLEET"))
 # What a process appends and takes for the chain; the second and the third run are taken and begun
 # at these.
@@ -40,15 +38,7 @@ DEATHS = range(1, 45) if IS_LARGE else [15, 16, 35]
 
 
 def die(place: Place, effects: Path, at: int) -> Any:
-    return watched(
-        subprocess.Popen(
-            [sys.executable, "-m", "tests.fleet.chaining", place.where, str(effects), str(at)],
-            cwd=ROOT,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "src")])},
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-    )
+    return start_python("-m", "tests.fleet.chaining", place.where, effects, at, stdout=PIPE)
 
 
 async def seen_by(handle: RunHandle) -> list[Any]:

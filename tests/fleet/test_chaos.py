@@ -11,12 +11,12 @@ import os
 import random
 import signal
 import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from subprocess import DEVNULL
 from typing import Any
 
 import pytest
@@ -24,11 +24,11 @@ import pytest
 from tests.journal.postgres.proxy import CuttingProxy, cutting_proxy
 from tests.places import Place
 from tests.postgres import PostgresServer
+from tests.processes import LARGE_S, start_python
 from upshot import Agent, App, ModelResponse, RunHandle, ToolSettled
 from upshot.journal import open_journal
 from upshot.journal.lease_holder import LEASE_S, LeaseHolder, this_process
 
-SOURCE = Path(__file__).resolve().parents[2] / "src"
 IS_LARGE = "UPSHOT_FLEET" in os.environ
 RUNS = 1_000 if IS_LARGE else 9
 STEPS = 10
@@ -92,18 +92,9 @@ class Fleet:
 
     def fill(self) -> None:
         """Have as many workers as there should be."""
-        command = [
-            sys.executable,
-            "-m",
-            "upshot",
-            "work",
-            str(self._program),
-            "--concurrency",
-            "20",
-        ]
-        env = {**os.environ, "PYTHONPATH": str(SOURCE)}
+        work = ["-m", "upshot", "work", self._program, "--concurrency", "20"]
         while len(self._workers) < WORKERS:
-            self._workers.append(subprocess.Popen(command, env=env, stderr=subprocess.DEVNULL))
+            self._workers.append(start_python(*work, max_s=LARGE_S, stderr=DEVNULL))
 
     async def kill(self, journal: Any) -> None:
         """Kill one of them that works on runs, once steps were made since the last time."""

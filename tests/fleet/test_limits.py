@@ -11,15 +11,18 @@ import asyncio
 import importlib.util
 import os
 import random
+import subprocess
 import sys
 import time
 from contextlib import suppress
 from pathlib import Path
+from subprocess import PIPE
 from typing import Any, NamedTuple
 
 import pytest
 
 from tests.fleet.calling import CAP_USD
+from tests.processes import LARGE_S, start_python
 from upshot.sim import Simulator
 
 IS_LARGE = bool(os.environ.get("UPSHOT_FLEET"))
@@ -64,35 +67,35 @@ class Caller:
         self.left = calls
         self.ended: list[str] = []
         self._given = how, base_url, place
-        self.process: asyncio.subprocess.Process | None = None
+        self.process: subprocess.Popen[str] | None = None
 
     async def begin(self) -> None:
-        python = sys.executable
+        given = [ROOT / "tests" / "fleet" / "calling.py", *self._given, self.left]
+        streams: Any = {"stdin": PIPE, "stdout": PIPE, "text": True}
+        streams["env"] = {**os.environ, **_OFFLINE}
         if self._given[0] == "litellm":
-            python = LITELLM or python
-        self.process = await asyncio.create_subprocess_exec(
-            python,
-            str(ROOT / "tests" / "fleet" / "calling.py"),
-            *self._given,
-            str(self.left),
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=None,
-            env={**os.environ, "PYTHONPATH": str(ROOT / "src"), **_OFFLINE},
-        )
-        assert self.process.stdout is not None
-        while (line := await self.process.stdout.readline()) and line != b"ready\n":
+            command = [LITELLM or sys.executable, *map(str, given)]
+            streams["env"]["PYTHONPATH"] = str(ROOT / "src")
+            self.process = subprocess.Popen(command, **streams)
+        else:
+            self.process = start_python(*given, max_s=LARGE_S, **streams)
+        while (line := await self._read()) and line != "ready\n":
             pass
+
+    async def _read(self) -> str:
+        assert self.process is not None and self.process.stdout is not None
+        return await asyncio.to_thread(self.process.stdout.readline)
 
     async def work(self) -> None:
         """Let it make its calls, until it is through or killed."""
         process = self.process
-        assert process is not None and process.stdin is not None and process.stdout is not None
-        process.stdin.write(b"go\n")
-        async for line in process.stdout:
-            self.ended.append(line.decode().strip())
-            self.left -= 1
-        await process.wait()
+        assert process is not None and process.stdin is not None
+        with suppress(BrokenPipeError), process:
+            process.stdin.write("go\n")
+            process.stdin.flush()
+            while line := await self._read():
+                self.ended.append(line.strip())
+                self.left -= 1
 
     async def work_on(self) -> None:
         """The same, begun anew whenever it is killed."""
@@ -102,7 +105,7 @@ class Caller:
             await self.work()
 
     def kill(self) -> None:
-        if self.process is not None and self.process.returncode is None:
+        if self.process is not None:
             self.process.kill()
 
 

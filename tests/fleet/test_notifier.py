@@ -7,8 +7,6 @@ import base64
 import hashlib
 import hmac
 import json
-import os
-import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -18,6 +16,7 @@ import pytest
 
 from tests.fleet.notifying import KEY, TIMEOUT_S, make
 from tests.places import Place
+from tests.processes import start_python
 from upshot import App, Misuse, answer, open_journal, run
 from upshot.fleet.notifier import Notifier, notifying
 
@@ -126,11 +125,9 @@ async def test_what_a_killed_process_was_telling_is_told_by_another(place: Place
         journal: Any = await app.open()
         await park(app)
         async with Receiver(None, None).open() as receiver:
-            command = [sys.executable, "-m", "tests.fleet.notifying", place.where, receiver.url]
-            process = await asyncio.create_subprocess_exec(*command, env={**os.environ})
-            hung = {(await receiver.next())[1]["id"] for _ in range(2)}
-            process.kill()
-            await process.wait()
+            with start_python("-m", "tests.fleet.notifying", place.where, receiver.url) as process:
+                hung = {(await receiver.next())[1]["id"] for _ in range(2)}
+                process.kill()
             notifier = Notifier(app, receiver.url, key=KEY, timeout_s=TIMEOUT_S)
             task = asyncio.create_task(notifier.work())
             told = {(await receiver.next())[1]["id"] for _ in range(2)}

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import signal
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -15,11 +13,9 @@ import pytest
 
 from tests.fleet.test_worker import at_work
 from tests.places import Place
-from tests.processes import watched
+from tests.processes import start_python
 from tests.runs.kit import kinds, log_of
 from upshot import Agent, AgentError, App, ErrorCode, ModelResponse, Retry, RunReleased
-
-SOURCE = Path(__file__).resolve().parents[2] / "src"
 
 
 class Busy:
@@ -108,13 +104,11 @@ app = App([agent], journal="WHERE", version="1")
 def begin(tmp_path: Path, place: Place) -> Iterator[Callable[[], subprocess.Popen[bytes]]]:
     """Begins a worker in a process of its own."""
     (tmp_path / "app.py").write_text(PROGRAM.replace("WHERE", place.where))
-    command = [sys.executable, "-m", "upshot", "work", str(tmp_path / "app.py"), "--grace", "0"]
-    command += ["--park-over", "0.1"]
+    given = ["-m", "upshot", "work", tmp_path / "app.py", "--grace", "0", "--park-over", "0.1"]
     begun: list[subprocess.Popen[bytes]] = []
 
     def work() -> subprocess.Popen[bytes]:
-        environment = {**os.environ, "PYTHONPATH": str(SOURCE)}
-        begun.append(watched(subprocess.Popen(command, env=environment)))
+        begun.append(start_python(*given))
         return begun[-1]
 
     yield work

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +11,7 @@ import msgspec
 import pytest
 
 from tests.places import Place
-from tests.processes import watched
+from tests.processes import run_python, start_python
 from upshot import Agent, App, ModelResponse, ScriptedModel
 from upshot.fleet.worker import (
     ALONE_AFTER,
@@ -25,7 +23,6 @@ from upshot.fleet.worker import (
 )
 from upshot.journal.lease_holder import this_process
 
-SOURCE = Path(__file__).resolve().parents[2] / "src"
 NEIGHBOURS = 49 if "UPSHOT_FLEET" in os.environ else 5
 # Until it has died twice, all others are at one place when it dies.
 PROGRAM = """
@@ -77,8 +74,6 @@ async def test_a_run_that_kills_its_worker_is_set_aside_and_those_beside_it_comp
 ) -> None:
     program = PROGRAM.replace("WHERE", place.where).replace("NEIGHBOURS", str(NEIGHBOURS))
     (tmp_path / "app.py").write_text(program)
-    command = [sys.executable, "-m", "upshot", "work", str(tmp_path / "app.py")]
-    env = {**os.environ, "PYTHONPATH": str(SOURCE)}
     deaths = 0
     agent = Agent[Any]("a", model=Said())
     async with App([agent], journal=place.where, version="1") as app, asyncio.timeout(120):
@@ -86,7 +81,7 @@ async def test_a_run_that_kills_its_worker_is_set_aside_and_those_beside_it_comp
             await app.submit("a", "poison" if n == 3 else "plain") for n in range(NEIGHBOURS + 1)
         ]
         while (ended := await runs[3].result(0)) is None:
-            with watched(subprocess.Popen(command, env=env)) as worker:
+            with start_python("-m", "upshot", "work", tmp_path / "app.py") as worker:
                 while worker.poll() is None and await runs[3].result(0) is None:
                     await asyncio.sleep(0.02)
                 deaths += worker.returncode is not None
@@ -105,11 +100,7 @@ async def test_a_run_that_kills_its_worker_is_set_aside_and_those_beside_it_comp
 
 def test_what_only_a_worker_gives_is_told_to_who_leaves_it_out(tmp_path: Path) -> None:
     (tmp_path / "app.py").write_text(PROGRAM.replace("WHERE", str(tmp_path / "runs.db")))
-    command = [sys.executable, "-m", "upshot", "work", str(tmp_path / "app.py"), "--fed"]
-    env = {**os.environ, "PYTHONPATH": str(SOURCE)}
-    done = subprocess.run(
-        command, env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
-    )
+    done = run_python("-m", "upshot", "work", tmp_path / "app.py", "--fed", said="", text=True)
     assert done.returncode == 2
     assert "--fed needs a socket as standard input" in done.stderr
     assert "Traceback" not in done.stderr

@@ -12,18 +12,17 @@ a point is that which the log up to there gives.
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from collections import Counter
 from itertools import zip_longest
 from pathlib import Path
+from subprocess import PIPE
 from typing import Any
 
 import pytest
 
 from tests.fleet.resuming import RUN, make
 from tests.places import Place
-from tests.processes import watched
+from tests.processes import start_python
 from upshot import (
     AgentResult,
     Event,
@@ -38,7 +37,6 @@ from upshot import (
 from upshot.contract import Request
 from upshot.contract.tool_calls import outcome_to_model_content
 
-ROOT = Path(__file__).resolve().parents[2]
 IS_LARGE = bool(os.environ.get("UPSHOT_FLEET"))
 COUNTS = [2, 4, 8, 16] if IS_LARGE else [2]
 # Of a run up to its question: where a write has begun, and where it has ended.
@@ -49,15 +47,8 @@ EFFECTS = ["pay 1", "pay 2", "sign 3"]
 
 
 def start(*arguments: object) -> Any:
-    return watched(
-        subprocess.Popen(
-            [sys.executable, "-m", "tests.fleet.resuming", *map(str, arguments)],
-            cwd=ROOT,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "src")])},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
+    return start_python(
+        "-m", "tests.fleet.resuming", *arguments, stdin=PIPE, stdout=PIPE, text=True
     )
 
 

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
+from subprocess import PIPE
 from typing import Any
 
 import pytest
 
 from tests.places import Place
-from tests.processes import watched
+from tests.processes import start_python
 from upshot import (
     Agent,
     App,
@@ -32,8 +30,6 @@ from upshot import (
 )
 from upshot.journal import open_journal
 from upshot.journal.shared import Stop
-
-SOURCE = Path(__file__).resolve().parents[2] / "src"
 
 
 def asker(paid: list[str]) -> Agent[Any]:
@@ -206,14 +202,7 @@ asyncio.run(main())
 
 
 def begin(program: Path, *arguments: str) -> Any:
-    return watched(
-        subprocess.Popen(
-            [sys.executable, program, *arguments],
-            env={**os.environ, "PYTHONPATH": str(SOURCE)},
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-    )
+    return start_python(program, *arguments, stdout=PIPE, text=True)
 
 
 @pytest.mark.parametrize(("step", "told"), [("cancel", "canceled"), ("interrupt", "interrupted")])

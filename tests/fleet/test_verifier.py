@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import sys
 import threading
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from subprocess import PIPE
 from typing import Any
 
 import pytest
@@ -16,6 +15,7 @@ from msgspec.structs import replace
 from tests.fleet.test_worker import at_work
 from tests.fleet.verifying import make
 from tests.places import Place
+from tests.processes import start_python
 from upshot import Agent, App, ScriptedModel, Tool, ToolCall, UnknownEffect, run, tool
 from upshot.contract.effects import EffectEntry, next_check
 from upshot.fleet.verifier import Verifier
@@ -148,16 +148,12 @@ async def test_what_a_killed_worker_had_begun_is_settled_in_the_first_round(
     journal = await place.open()
     async with make(journal, bank) as app, asyncio.timeout(60):
         handle = await app.submit(order, "Pay.")
-        command = [sys.executable, "-m", "tests.fleet.verifying", place.where, str(bank)]
-        process = await asyncio.create_subprocess_exec(
-            *command, env={**os.environ}, stdout=asyncio.subprocess.PIPE
-        )
-        assert process.stdout is not None
-        assert await process.stdout.readline() == b"under way\n"
-        # Its call is under way, so nobody asks.
-        assert await Verifier(app).check() == 0
-        process.kill()
-        await process.wait()
+        with start_python("-m", "tests.fleet.verifying", place.where, bank, stdout=PIPE) as process:
+            assert process.stdout is not None
+            assert await asyncio.to_thread(process.stdout.readline) == b"under way\n"
+            # Its call is under way, so nobody asks.
+            assert await Verifier(app).check() == 0
+            process.kill()
         (entry,) = await journal.effects(state="unknown")
         assert await Verifier(app).check() == 1
         found = await journal.effect(entry.id)

@@ -9,23 +9,21 @@ from __future__ import annotations
 import asyncio
 import os
 import statistics
-import subprocess
-import sys
 import time
 from contextlib import AsyncExitStack
 from pathlib import Path
+from subprocess import PIPE
 from typing import Any
 
 import pytest
 
 from tests.places import Place
-from tests.processes import watched
+from tests.processes import start_python
 from upshot import RunHandle, Status, attach, open_journal
 from upshot.contract import ModelReplied, TextDelta
 from upshot.journal.postgres.urls import is_url
 from upshot.journal.sqlite.sqlite_journal import LiveFile
 
-ROOT = Path(__file__).resolve().parents[2]
 IS_LARGE = bool(os.environ.get("UPSHOT_FLEET"))
 RUNS, WATCHERS, WORDS = (50, 200, 40) if IS_LARGE else (4, 12, 5)
 PROCESSES = 2
@@ -113,15 +111,8 @@ asyncio.run(main())
 
 
 def started(program: Path, place: Place, first: int, end: int, name: str) -> Any:
-    return watched(
-        subprocess.Popen(
-            [sys.executable, program, place.where, str(first), str(end), str(WORDS), name],
-            env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "src")])},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-    )
+    given = [place.where, first, end, WORDS, name]
+    return start_python(program, *given, stdin=PIPE, stdout=PIPE, text=True)
 
 
 async def watch_run(handle: RunHandle, *, deltas: bool) -> tuple[float, str, str]:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import signal
 import subprocess
-import sys
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import asynccontextmanager
@@ -18,13 +16,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.places import Place
-from tests.processes import watched
+from tests.processes import start_python
 from tests.runs.kit import kinds, log_of
 from upshot import Agent, App, Misuse, ModelRequest, ModelResponse, ToolCall, tool
 from upshot.fleet.worker import Worker, choose
 from upshot.journal.shared import DueRun
-
-SOURCE = Path(__file__).resolve().parents[2] / "src"
 
 
 @asynccontextmanager
@@ -245,14 +241,7 @@ def workers(tmp_path: Path, place: Place) -> Iterator[Callable[[], subprocess.Po
     begun: list[subprocess.Popen[bytes]] = []
 
     def begin() -> subprocess.Popen[bytes]:
-        command = [sys.executable, "-m", "upshot", "work", str(tmp_path / "app.py")]
-        begun.append(
-            watched(
-                subprocess.Popen(
-                    [*command, "--grace", "0"], env={**os.environ, "PYTHONPATH": str(SOURCE)}
-                )
-            )
-        )
+        begun.append(start_python("-m", "upshot", "work", tmp_path / "app.py", "--grace", "0"))
         return begun[-1]
 
     yield begin

@@ -6,11 +6,10 @@ import asyncio
 import json
 import os
 import subprocess
-import sys
-from asyncio.subprocess import PIPE
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from subprocess import PIPE
 from typing import Any
 
 import mcp_types as types
@@ -21,6 +20,7 @@ from mcp.client.stdio import stdio_client
 from mcp.shared.memory import create_client_server_memory_streams
 
 from tests.gateway.shop import make
+from tests.processes import launched, run_python, start_python
 from upshot.gateway import read_config, serve_http
 from upshot.gateway.channels import SdkChannel
 from upshot.gateway.front import serve
@@ -83,7 +83,7 @@ class Place:
 
     def program(self, **more: Any) -> dict[str, Any]:
         """Return the configuration of a shop that is a program, and may be killed."""
-        command = [sys.executable, "-m", "tests.gateway.shop", str(self.book)]
+        command = launched("-m", "tests.gateway.shop", self.book)
         return {"command": command, "env": {"SHOP_KEY": KEY}, "cwd": str(ROOT), **more}
 
     def write(self, tools: dict[str, Any] | None = None, **more: Any) -> None:
@@ -101,12 +101,10 @@ class Place:
         return self.book.read_text().splitlines()
 
     def command(self, *words: str) -> list[str]:
-        return [sys.executable, "-m", "upshot", "gateway", str(self.file), *words]
+        return ["-m", "upshot", "gateway", str(self.file), *words]
 
     def run(self, *words: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            self.command(*words), capture_output=True, text=True, cwd=ROOT, timeout=60, check=False
-        )
+        return run_python(*self.command(*words), text=True, cwd=ROOT)
 
     @asynccontextmanager
     async def client(self, user: str = "", **options: Any) -> AsyncGenerator[Client]:
@@ -135,11 +133,9 @@ class Place:
         async with self.over_http() as url, Client(url, **options) as client:
             yield client
 
-    async def hanging(self) -> asyncio.subprocess.Process:
+    async def hanging(self) -> subprocess.Popen[bytes]:
         """Start a gateway process with a refund of order 7 that was made and now hangs."""
-        process = await asyncio.create_subprocess_exec(
-            *self.command(), stdin=PIPE, stdout=PIPE, cwd=ROOT
-        )
+        process = start_python(*self.command(), stdin=PIPE, stdout=PIPE, cwd=ROOT)
         assert process.stdin is not None and process.stdout is not None
         client_info = {"name": "a", "version": "1"}
         hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": client_info}
@@ -153,15 +149,16 @@ class Place:
             message = {"jsonrpc": "2.0", "id": id, "method": method, "params": params}
             said = {name: value for name, value in message.items() if value is not None}
             process.stdin.write(json.dumps(said).encode() + b"\n")
+            process.stdin.flush()
             # The progress of the call is read: the refund is made then, and the call hangs.
-            assert id is None or await process.stdout.readline()
+            assert id is None or await asyncio.to_thread(process.stdout.readline)
         assert self.lines == ["refund 7"]
         return process
 
     @asynccontextmanager
     async def client_of_process(self, *words: str, **options: Any) -> AsyncGenerator[Client]:
         """Yield a client of a new gateway process, over standard input and output."""
-        program, *rest = self.command(*words)
+        program, *rest = launched(*self.command(*words))
         server = StdioServerParameters(
             command=program, args=rest, cwd=ROOT, env={**os.environ, "COLUMNS": "100"}
         )

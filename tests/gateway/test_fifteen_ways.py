@@ -76,7 +76,7 @@ async def test_the_gateway_or_the_server_is_killed_after_the_refund(bare_place: 
     place.write({"shop/refund": EFFECT | {"timeout_s": None}}, servers=servers)
     process = await place.hanging()
     process.send_signal(signal.SIGKILL)
-    await process.wait()
+    process.communicate()
     async with place.client(mode="legacy") as client:
         after = await client.call_tool("refund", {"order_id": "7"})
         assert is_denied_as_unknown(after)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
+import subprocess
 import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from subprocess import PIPE, STDOUT
 from typing import Any, cast
 
 import httpx2
@@ -15,6 +16,7 @@ from mcp import Client, MCPError
 from mcp.client.streamable_http import streamable_http_client
 
 from tests.gateway.kit import REFUND, ROOT, Place, approving, serving, text_of, told
+from tests.processes import start_python, watched
 from upshot import open_journal
 from upshot.errors import Misuse
 from upshot.gateway import check, read_config, serve_http
@@ -26,21 +28,25 @@ MODES = pytest.mark.parametrize("mode", ["legacy", "auto"])
 
 @asynccontextmanager
 async def program(*words: str) -> AsyncGenerator[str]:
-    """A program that serves over HTTP, and prints its address in a line of its own."""
-    process = await asyncio.create_subprocess_exec(
-        *words, cwd=ROOT, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
-    )
+    """A program that serves over HTTP, and prints its address in a line of its own.
+
+    The one for a user is started by the interpreter.
+    """
+    options: Any = {"cwd": ROOT, "stdout": PIPE, "stderr": STDOUT}
+    if "--as" in words:
+        process = watched(subprocess.Popen([sys.executable, *words], **options))
+    else:
+        process = start_python(*words, **options)
     assert process.stdout is not None
     try:
         said = b""
-        while b"http://" not in (line := await process.stdout.readline()):
+        while b"http://" not in (line := await asyncio.to_thread(process.stdout.readline)):
             said += line
             assert line, said.decode()
         yield line[line.index(b"http://") :].decode().split()[0]
     finally:
-        with contextlib.suppress(ProcessLookupError):
-            process.terminate()
-        await process.wait()
+        process.terminate()
+        await asyncio.to_thread(process.communicate)
 
 
 @MODES
@@ -273,7 +279,8 @@ async def test_a_gateway_that_is_terminated_ends_its_log_and_its_calls(place: Pl
     place.write()
     process = await place.hanging()
     process.terminate()
-    assert await process.wait() == 0
+    await asyncio.to_thread(process.communicate)
+    assert process.returncode == 0
     async with open_journal(place.journal) as journal:
         assert [one.status for one in await journal.runs()] == ["completed"]
         assert [one.state for one in await journal.effects()] == ["unknown"]

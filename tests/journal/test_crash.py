@@ -1,13 +1,12 @@
 import asyncio
-import os
 import signal
 import subprocess
-import sys
+from subprocess import PIPE
 
 import pytest
 
 from tests.places import Place
-from tests.processes import watched
+from tests.processes import start_python
 
 WRITER = """
 import asyncio, sys
@@ -63,15 +62,7 @@ asyncio.run(main(*sys.argv[1:]))
 
 
 def start(code: str, *arguments: object) -> subprocess.Popen[str]:
-    return watched(
-        subprocess.Popen(
-            [sys.executable, "-c", code, *map(str, arguments)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-        )
-    )
+    return start_python("-c", code, *arguments, stdin=PIPE, stdout=PIPE, text=True)
 
 
 def release(processes: list[subprocess.Popen[str]]) -> list[str]:

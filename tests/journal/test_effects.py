@@ -5,9 +5,9 @@ import os
 import random
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
+from subprocess import PIPE
 from typing import Any
 
 import pytest
@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.places import Place
-from tests.processes import watched
+from tests.processes import start_python
 from upshot.contract import Effect, Request, Settlement, Status, ToolExecutionResult
 from upshot.contract.events import REDACTED
 from upshot.errors import Misuse
@@ -75,15 +75,7 @@ def _closed_processes() -> Iterator[None]:
 
 
 def start(code: str, *arguments: object) -> subprocess.Popen[str]:
-    process = watched(
-        subprocess.Popen(
-            [sys.executable, "-c", code, *map(str, arguments)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-        )
-    )
+    process = start_python("-c", code, *arguments, stdin=PIPE, stdout=PIPE, text=True)
     _started.append(process)
     return process
 

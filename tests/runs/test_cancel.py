@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import signal
 import subprocess
-import sys
 import threading
 from pathlib import Path
+from subprocess import PIPE
 from typing import Any
 
 import pytest
 
 from tests.leaping import Leaping, run_leaping
-from tests.processes import watched
+from tests.processes import start_python
 from tests.runs.kit import Do, Witness, kinds, log_of
 from upshot import (
     Agent,
@@ -315,15 +314,7 @@ except KeyboardInterrupt:
 def program(tmp_path: Path, name: str) -> subprocess.Popen[str]:
     path = tmp_path / "program.py"
     path.write_text(PROGRAM)
-    source = Path(__file__).resolve().parents[2] / "src"
-    return watched(
-        subprocess.Popen(
-            [sys.executable, str(path), name, str(tmp_path / "paid")],
-            stdout=subprocess.PIPE,
-            text=True,
-            env={**os.environ, "PYTHONPATH": str(source)},
-        )
-    )
+    return start_python(path, name, tmp_path / "paid", stdout=PIPE, text=True)
 
 
 def test_ctrl_c_finalises_the_run_and_is_raised(tmp_path: Path) -> None:

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import runpy
-import signal
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.places import Place
+from tests.processes import run_to_its_kill
 from upshot import AgentResult, Status, resume, run
 
 PROGRAM = '''
@@ -70,14 +67,7 @@ class Killed:
         self.program.write_text(PROGRAM)
         self.journal = place.where
         self.effects = folder / "effects"
-        source = Path(__file__).resolve().parents[2] / "src"
-        done = subprocess.run(
-            [sys.executable, self.program, self.journal, self.effects, death],
-            env={**os.environ, "PYTHONPATH": str(source)},
-            timeout=60,
-            check=False,
-        )
-        assert done.returncode == -signal.SIGKILL
+        run_to_its_kill(self.program, self.journal, self.effects, death)
 
     def agent(self) -> Any:
         make = runpy.run_path(str(self.program))["make"]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import os
-import sys
 from pathlib import Path
 
+from tests.processes import run_python
 from tests.serve.doors.test_ui_stream import Chat, text_of
 from tests.serve.kit import served
 from upshot import Agent, App, ScriptedModel
@@ -29,19 +29,17 @@ def app(journal: Path) -> App:
 async def talk(folder: Path, conversation: str, *lines: str) -> str:
     """What ``upshot chat`` answers to some lines."""
     (folder / "desk.py").write_text(CODE)
-    command = [sys.executable, "-m", "upshot", "chat", "desk.py:agent", "--journal", "desk.db"]
-    process = await asyncio.create_subprocess_exec(
-        *command,
-        *("--conversation", conversation),
+    command = ["-m", "upshot", "chat", "desk.py:agent", "--journal", "desk.db"]
+    done = await asyncio.to_thread(
+        run_python,
+        *(*command, "--conversation", conversation),
+        said="".join(f"{line}\n" for line in lines),
         cwd=folder,
         env={**os.environ, "COLUMNS": "80", "NO_COLOR": "1"},
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
+        text=True,
     )
-    out, errors = await process.communicate("".join(f"{line}\n" for line in lines).encode())
-    assert process.returncode == 0, errors.decode()
-    return out.decode()
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
 async def test_the_terminal_goes_on_with_what_a_page_began(tmp_path: Path) -> None:

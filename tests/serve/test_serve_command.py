@@ -10,14 +10,14 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from subprocess import PIPE
 from typing import Any
 
 import aiohttp
 import pytest
 
-from tests.processes import watched
+from tests.processes import start_python, watched
 
-SOURCE = Path(__file__).resolve().parents[2] / "src"
 PROGRAM = """
 import upshot
 agent = upshot.Agent("clerk", model='scripted:["Hello."]')
@@ -32,13 +32,15 @@ def begin(tmp_path: Path) -> Iterator[Begin]:
     (tmp_path / "desk.py").write_text(PROGRAM, "utf-8")
     begun: list[Any] = []
 
-    def start(*more: str) -> Any:
-        environment = {**os.environ, "PYTHONPATH": str(SOURCE), "XDG_STATE_HOME": str(tmp_path)}
-        command = [sys.executable, "-m", "upshot", "serve", "desk.py", *more]
-        process = subprocess.Popen(
-            command, cwd=tmp_path, env=environment, stderr=subprocess.PIPE, text=True
-        )
-        begun.append(watched(process))
+    def start(*more: str, really: bool = False) -> Any:
+        env = {**os.environ, "XDG_STATE_HOME": str(tmp_path)}
+        options: Any = {"cwd": tmp_path, "env": env, "stderr": PIPE, "text": True}
+        given = ["-m", "upshot", "serve", "desk.py", *more]
+        if really:
+            process = watched(subprocess.Popen([sys.executable, *given], **options))
+        else:
+            process = start_python(*given, **options)
+        begun.append(process)
         return process
 
     yield start
@@ -55,7 +57,7 @@ def link_of(process: Any) -> str:
 
 
 async def test_the_link_works_once_and_the_cookie_outlives_a_restart(begin: Begin) -> None:
-    first = begin("--port", "0")
+    first = begin("--port", "0", really=True)
     link = link_of(first)
     site = link.partition("/sign-in")[0]
     jar = aiohttp.CookieJar(unsafe=True)

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
-import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from subprocess import PIPE
 from typing import Any
 
 import aiohttp
 
-from tests.processes import watched
+from tests.processes import start_python
 from tests.serve.doors.test_a2a import rpc, said, streamed
 from tests.serve.kit import Client
 
-SOURCE = Path(__file__).resolve().parents[3] / "src"
 DESK = """
 import os, signal, socket, time, upshot, uvicorn
 from upshot.serve import User
@@ -44,16 +42,7 @@ uvicorn.Server(uvicorn.Config(site, log_level="warning")).run([listening])
 @asynccontextmanager
 async def desk_in(folder: Path) -> AsyncGenerator[tuple[Client, subprocess.Popen[str]]]:
     """A server in a process of its own, and its client."""
-    env = {**os.environ, "PYTHONPATH": str(SOURCE)}
-    process = watched(
-        subprocess.Popen(
-            [sys.executable, "-c", DESK],
-            cwd=folder,
-            env=env,
-            text=True,
-            stdout=subprocess.PIPE,
-        )
-    )
+    process = start_python("-c", DESK, cwd=folder, text=True, stdout=PIPE)
     try:
         assert process.stdout is not None
         port = int(process.stdout.readline())

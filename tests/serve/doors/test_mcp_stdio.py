@@ -13,10 +13,10 @@ import pytest
 from mcp import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 
+from tests.processes import launched
 from upshot import open_journal
 from upshot.serve.doors.mcp import CONTINUE
 
-SOURCE = Path(__file__).resolve().parents[3] / "src"
 DESK = """
 import os, signal, upshot
 print("loading")
@@ -38,12 +38,10 @@ app = upshot.App([upshot.Agent("clerk", model=upshot.ScriptedModel(script), tool
 @asynccontextmanager
 async def desk_at(folder: Path, *, mode: str = "auto") -> AsyncGenerator[Client]:
     """A client of the App in a folder, in a process of its own."""
-    command = StdioServerParameters(
-        command=sys.executable,
-        args=["-m", "upshot", "mcp", "desk.py", "--journal", "desk.db"],
-        env={**os.environ, "PYTHONPATH": str(SOURCE)},
-        cwd=str(folder),
-    )
+    given = ["-m", "upshot", "mcp", "desk.py", "--journal", "desk.db"]
+    # One with the interpreter itself, whose streams it takes.
+    program, *more = [sys.executable, *given] if mode == "legacy" else launched(*given)
+    command = StdioServerParameters(command=program, args=more, env={**os.environ}, cwd=str(folder))
     (folder / "desk.py").write_text(DESK, "utf-8")
     async with Client(stdio_client(command), mode=mode) as client:
         yield client

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
-import sys
 from pathlib import Path
+from subprocess import DEVNULL
 from typing import Any
 
-from tests.processes import watched
+from tests.processes import start_python
 from tests.serve.kit import served
 from upshot import Agent, App
 
-SOURCE = Path(__file__).resolve().parents[3] / "src"
 PROGRAM = """
 import asyncio, os, pathlib, signal
 from upshot import Agent, App, ModelResponse
@@ -41,13 +39,7 @@ app = App([Agent("clerk", model=Model())], journal=str(HERE / "desk.db"), versio
 
 
 def worker(program: Path) -> subprocess.Popen[bytes]:
-    return watched(
-        subprocess.Popen(
-            [sys.executable, "-m", "upshot", "work", str(program)],
-            env={**os.environ, "PYTHONPATH": str(SOURCE)},
-            stderr=subprocess.DEVNULL,
-        )
-    )
+    return start_python("-m", "upshot", "work", program, stderr=DEVNULL)
 
 
 async def test_a_page_takes_back_what_a_worker_had_said_that_was_killed(tmp_path: Path) -> None:
