@@ -108,6 +108,9 @@ def _serve(listening: socket.socket) -> Request | None:
     while True:
         for key, _ in selector.select(1 if children else None):
             if key.fileobj is sys.stdin:
+                # Its worker has died: nobody else would end them.
+                for pid in children:
+                    os.kill(pid, signal.SIGKILL)
                 return None
             elif key.fileobj is awake:
                 awake.recv(4096)
