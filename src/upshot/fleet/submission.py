@@ -25,13 +25,7 @@ from upshot.errors import Misuse
 from upshot.journal.shared import Submission
 from upshot.models.prices import Prices
 from upshot.runs.plan import OPTIONS, Approver, Committer, ResumeOptions, check_options
-from upshot.runs.redaction import (
-    COUNT_OPTION,
-    Redaction,
-    in_order,
-    lift,
-    name_marks,
-)
+from upshot.runs.redaction import COUNT_OPTION, Redaction, in_order, lift, name_marks
 from upshot.tools.gates.approval_gate import PreToolHook
 from upshot.tools.gates.standard_gates import GateChoice
 from upshot.wire.pricing import Price

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import json
 import secrets as random
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol, cast
 
@@ -23,6 +22,7 @@ from upshot.contract.base.json_values import canonical_json
 from upshot.contract.base.secrets import Secrets
 from upshot.contract.base.structs import Json, JsonObject
 from upshot.contract.events import RunSettled, RunStarted
+from upshot.contract.forms.public_form import approval_question
 from upshot.contract.model_calls import Request
 from upshot.contract.pending import Approve, Deny, PendingApproval
 from upshot.contract.protocols import Journal
@@ -57,9 +57,6 @@ from upshot.tools.toolbox import Toolbox
 from upshot.tools.toolbox_state import JournalLog
 
 META = "upshot/outcome"
-# The prefix of the state that names a question to a client of the 2026 protocol.
-STATE = "upshot:"
-
 _ENDED: AgentResult[Json] = AgentResult(status=Status.COMPLETED, agent_id="gateway")
 _NO_LIMITS = Budget(max_turns=None, max_depth=None, tool_timeout_s=None)
 # A new Toolbox and log after this many calls: a Toolbox remembers every call.
@@ -226,8 +223,14 @@ class Calls:
                 await box.flush()
         return self.to_result(outcome, ticket)
 
-    def _under(self, call_id: str, ticket: Ticket) -> _Entered:
-        return _Entered(self.tickets, call_id, ticket)
+    @contextmanager
+    def _under(self, call_id: str, ticket: Ticket) -> Generator[None]:
+        """Register a ticket while its call is dispatched, so that the body finds it."""
+        self.tickets[call_id] = ticket
+        try:
+            yield
+        finally:
+            self.tickets.pop(call_id, None)
 
     async def aclose(self) -> None:
         """End the logs of the session."""
@@ -405,19 +408,6 @@ class Calls:
 _TOLD = ("kind", "effect", "reason", "code", "repeats", "settled")
 
 
-class _Entered:
-    """Registers a ticket while its call is dispatched, so that the body finds it."""
-
-    def __init__(self, tickets: dict[str, Ticket], call_id: str, ticket: Ticket) -> None:
-        self._tickets, self._call_id, self._ticket = tickets, call_id, ticket
-
-    def __enter__(self) -> None:
-        self._tickets[self._call_id] = self._ticket
-
-    def __exit__(self, *_: object) -> None:
-        self._tickets.pop(self._call_id, None)
-
-
 async def ask(
     link: Link, context: Context, method: str, params: Params, request_id: Id | None = None
 ) -> dict[str, Any]:
@@ -492,17 +482,6 @@ async def _telling(context: Context, run_id: str) -> AsyncGenerator[None]:
 # -- elicitation
 
 
-def question_of(item: PendingApproval) -> str:
-    """Return the question for the person at the client."""
-    arguments = json.dumps(item.arguments, ensure_ascii=False)
-    # Characters that cannot be seen are shown as their codes.
-    seen = "".join(
-        char if char.isprintable() else char.encode("unicode_escape").decode() for char in arguments
-    )
-    reason = f" Why it is asked: {item.reason}" if item.reason else ""
-    return f"May {item.tool_name} ({item.effect}) be called with {seen}?{reason}"
-
-
 def form_of(item: PendingApproval) -> JsonObject:
     """Return the elicitation form of a question."""
     decision: Json = {"type": "string", "enum": ["approve", "deny"], "title": "Decision"}
@@ -512,7 +491,7 @@ def form_of(item: PendingApproval) -> JsonObject:
         "properties": {"decision": decision, "reason": reason},
         "required": ["decision"],
     }
-    return {"message": question_of(item), "requestedSchema": schema}
+    return {"message": approval_question(item), "requestedSchema": schema}
 
 
 def answer_in(item: PendingApproval, reply: object, by: str) -> Approve | Deny | None:

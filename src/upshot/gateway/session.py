@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import Any, Protocol, TypeAlias, cast
 
 from mcp import MCPError
-from mcp_types import (
-    INTERNAL_ERROR,
-    INVALID_PARAMS,
-    METHOD_NOT_FOUND,
-    SERVER_INFO_META_KEY,
-)
+from mcp_types import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, SERVER_INFO_META_KEY
 
 from upshot.contract.base.structs import Json, JsonObject
 from upshot.contract.pending import Approve, Deny, PendingApproval
@@ -231,29 +227,12 @@ class Session:
         kind, listed, whole = _LISTS[method], list[Any](), Result()
         params.pop("cursor", None)
         for link in self.links.values():
-            for page in await self._pages(link, context, method, params):
+            for page in await _pages(partial(ask, link, context), method, params):
                 items = cast("list[JsonObject]", page.get(kind) or [])
                 listed += [self._renamed(link, kind, one) for one in items]
                 rest = {name: page[name] for name in page if name not in (kind, "nextCursor")}
                 whole = {**rest, **whole}
         return {**whole, kind: listed}
-
-    async def _pages(
-        self, link: Link, context: Context, method: str, params: Mapping[str, Any]
-    ) -> list[Result]:
-        pages: list[Result] = []
-        asked = dict(params)
-        for _ in range(_MAX_PAGES):
-            try:
-                pages.append(await ask(link, context, method, asked))
-            except MCPError as error:
-                if error.code == METHOD_NOT_FOUND:
-                    break
-                raise
-            asked["cursor"] = pages[-1].get("nextCursor")
-            if not asked["cursor"]:
-                break
-        return pages
 
     def _renamed(self, link: Link, kind: str, item: JsonObject) -> JsonObject:
         """Return an item under the client's name for it, and note its server."""
@@ -437,15 +416,31 @@ def _bare(params: Mapping[str, Any]) -> dict[str, Any]:
 
 
 async def _tools_of(link: Link, params: Mapping[str, Any]) -> list[JsonObject]:
-    listed: list[JsonObject] = []
+    pages = await _pages(link.request, "tools/list", params, must=True)
+    return [one for page in pages for one in cast("list[JsonObject]", page.get("tools") or [])]
+
+
+async def _pages(
+    request: Callable[[str, Params], Awaitable[Result]],
+    method: str,
+    params: Mapping[str, Any],
+    *,
+    must: bool = False,
+) -> list[Result]:
+    """Return the pages of a list; none of a server that does not know it, unless it *must*."""
+    pages: list[Result] = []
     asked = dict(params)
-    for _ in range(_MAX_PAGES):
-        page = await link.request("tools/list", asked)
-        listed += cast("list[JsonObject]", page.get("tools") or [])
-        asked["cursor"] = page.get("nextCursor")
+    while len(pages) < _MAX_PAGES:
+        try:
+            pages.append(await request(method, asked))
+        except MCPError as error:
+            if must or error.code != METHOD_NOT_FOUND:
+                raise
+            break
+        asked["cursor"] = pages[-1].get("nextCursor")
         if not asked["cursor"]:
             break
-    return listed
+    return pages
 
 
 def _merged(results: list[Result]) -> Result:

@@ -14,13 +14,7 @@ import base64
 import binascii
 import hashlib
 from abc import abstractmethod
-from collections.abc import (
-    AsyncGenerator,
-    Callable,
-    Container,
-    Iterable,
-    Sequence,
-)
+from collections.abc import AsyncGenerator, Callable, Container, Iterable, Sequence
 from contextlib import aclosing, asynccontextmanager
 from fnmatch import fnmatch
 from typing import Any, Literal, NamedTuple, TypeAlias

@@ -15,13 +15,7 @@ from upshot.contract.events import (
 )
 from upshot.contract.forms.public_form import to_public_event
 from upshot.contract.message import Unknown
-from upshot.contract.pending import (
-    Deny,
-    Pending,
-    PendingApproval,
-    PendingEffect,
-    PendingQuestion,
-)
+from upshot.contract.pending import Deny, Pending, PendingApproval, PendingEffect, PendingQuestion
 from upshot.entry.run_handle import RunHandle
 from upshot.fleet.app import App
 from upshot.serve.permissions import Need

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 
 from upshot.contract.base.enums import Effect
@@ -142,3 +143,14 @@ def _question(pending: Pending, tools: Mapping[str, str]) -> JsonObject | None:
             return {"kind": "question", "id": id, "question": question, "choices": [*choices]}
         case _:
             return None
+
+
+def approval_question(item: PendingApproval) -> str:
+    """Return an approval as a question to a person, with all arguments."""
+    arguments = json.dumps(item.arguments, ensure_ascii=False)
+    # Characters that cannot be seen are shown as their codes.
+    seen = "".join(
+        char if char.isprintable() else char.encode("unicode_escape").decode() for char in arguments
+    )
+    reason = f" Why it is asked: {item.reason}" if item.reason else ""
+    return f"May {item.tool_name} ({item.effect}) be called with {seen}?{reason}"

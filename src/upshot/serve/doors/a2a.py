@@ -17,14 +17,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import (
-    AsyncGenerator,
-    Awaitable,
-    Callable,
-    Iterator,
-    Mapping,
-    Sequence,
-)
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from fnmatch import fnmatch
 from typing import Annotated, Any, TypeAlias, cast
@@ -58,13 +51,7 @@ from upshot.entry.run_handle import RunHandle
 from upshot.errors import Misuse
 from upshot.serve.guard import rpc_refusal
 from upshot.serve.permissions import Need, from_scoped
-from upshot.serve.public import (
-    PublicEvent,
-    asked_of_user,
-    digest_of,
-    public_events,
-    public_run,
-)
+from upshot.serve.public import PublicEvent, asked_of_user, digest_of, public_events, public_run
 from upshot.serve.site import ServerSentEvent, Site, from_json, sse
 from upshot.serve.users import Differs, Missing, User
 from upshot.version import __version__

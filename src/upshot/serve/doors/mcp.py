@@ -45,6 +45,7 @@ from starlette.types import Receive, Scope, Send
 
 from upshot.contract.agent import Agent
 from upshot.contract.base.structs import Json, JsonObject
+from upshot.contract.forms.public_form import approval_question
 from upshot.contract.pending import (
     Answer,
     AnyAnswer,
@@ -60,13 +61,7 @@ from upshot.errors import Misuse
 from upshot.fleet.app import App
 from upshot.serve.guard import rpc_refusal
 from upshot.serve.permissions import from_scoped, may_start, owner_of, to_scoped
-from upshot.serve.public import (
-    PublicEvent,
-    asked_of_user,
-    digest_of,
-    public_events,
-    public_run,
-)
+from upshot.serve.public import PublicEvent, asked_of_user, digest_of, public_events, public_run
 from upshot.serve.site import Site, from_json
 from upshot.serve.users import User
 from upshot.version import __version__
@@ -412,13 +407,7 @@ def _key(item: PendingApproval | PendingQuestion) -> str:
 def _question_of(item: PendingApproval | PendingQuestion) -> str:
     if isinstance(item, PendingQuestion):
         return item.question
-    arguments = json.dumps(item.arguments, ensure_ascii=False)
-    # Invisible characters are shown as escapes.
-    seen = "".join(
-        char if char.isprintable() else char.encode("unicode_escape").decode() for char in arguments
-    )
-    reason = f" Why it is asked: {item.reason}" if item.reason else ""
-    return f"May {item.tool_name} ({item.effect}) be called with {seen}?{reason}"
+    return approval_question(item)
 
 
 def _to_question(item: PendingApproval | PendingQuestion) -> JsonObject:

@@ -34,12 +34,7 @@ from upshot.contract.base.enums import Effect, ErrorCode, FinishReason, Status
 from upshot.contract.base.structs import Json, JsonObject
 from upshot.contract.message import Image, Message, Part, Text, mark_tainted
 from upshot.contract.model_calls import Request
-from upshot.contract.pending import (
-    Answer,
-    AnyAnswer,
-    PendingApproval,
-    PendingQuestion,
-)
+from upshot.contract.pending import Answer, AnyAnswer, PendingApproval, PendingQuestion
 from upshot.contract.protocols import RunSummary
 from upshot.contract.result import AgentResult
 from upshot.contract.tool_calls import UNTRUSTED
@@ -49,13 +44,7 @@ from upshot.entry.run_handle import RunHandle
 from upshot.errors import Misuse
 from upshot.serve.chats import Place, attachment, branch_after, from_data_url
 from upshot.serve.permissions import from_scoped
-from upshot.serve.public import (
-    PublicEvent,
-    asked_of_user,
-    digest_of,
-    public_events,
-    public_run,
-)
+from upshot.serve.public import PublicEvent, asked_of_user, digest_of, public_events, public_run
 from upshot.serve.site import ERRORS, ServerSentEvent, Site, from_json, sse, status_of
 from upshot.serve.users import Missing, User
 
