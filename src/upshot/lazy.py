@@ -8,6 +8,10 @@ from contextlib import contextmanager
 from importlib import import_module
 from threading import RLock
 from types import SimpleNamespace
+from typing import Any
+
+# What a package gets from one above it: the only arrows that go up.
+_ABOVE = {"Site": "upshot.serve.site"}
 
 # Two threads that import two packages must not restore each other's hook.
 _hooked: RLock = RLock()
@@ -63,6 +67,15 @@ def lazy_imports(namespace: dict[str, object]) -> Generator[None]:
 
     names = sorted(home_of)
     namespace.update(__all__=names, __dir__=lambda: names, __getattr__=load_name)
+
+
+def load_above(name: str) -> Any:
+    """Return an object of a higher package, one of ``_ABOVE``, which may need an extra.
+
+    Raises:
+        ModuleNotFoundError: A package of the extra is not installed.
+    """
+    return getattr(import_module(_ABOVE[name]), name)
 
 
 def _missing_message(package: str, name: str, known: Iterable[str]) -> str:

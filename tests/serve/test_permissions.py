@@ -15,9 +15,8 @@ import upshot
 from tests.serve.permission_table import NEEDS, ROWS, Row
 from upshot import Agent, App, PendingApproval, ScriptedModel, ToolCall
 from upshot.serve import User
-from upshot.serve.permissions import from_scoped, to_scoped
+from upshot.serve.permissions import Refused, from_scoped, to_scoped
 from upshot.serve.site import Site
-from upshot.serve.users import Refused
 
 OWNERS = [("ann", "acme"), ("ann", ""), ("ann", "blue"), ("ben", "acme")]
 # What each user is to the runs of these owners.

@@ -248,9 +248,9 @@ async def serve_mcp(terminal: Terminal, *, target: str, journal: str, no_work: b
     """Serve the agents of a file's App as MCP tools over standard input and output."""
     if importlib.util.find_spec("mcp") is None:
         raise Misuse(need_of_extra("upshot mcp", "mcp"))
+    from upshot.contract.user import User
     from upshot.serve.doors.mcp import serve_stdio
     from upshot.serve.site import Site, working
-    from upshot.serve.users import User
 
     app, _ = app_of(target, journal)
     user = User(user_name() or "local")

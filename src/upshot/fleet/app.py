@@ -69,6 +69,7 @@ from upshot.journal.lease_holder import RunHeld
 from upshot.journal.memory_journal import MemoryJournal
 from upshot.journal.opening import open_journal
 from upshot.journal.shared import DueRun, InboxFilters, InboxItem, Submission, needs_shared
+from upshot.lazy import load_above
 from upshot.runs.callbacks import call, raised
 from upshot.runs.limits.pacer import Pacer
 from upshot.runs.plan import (
@@ -89,7 +90,7 @@ from upshot.tools.definition.tool import Tool
 if TYPE_CHECKING:
     from starlette.applications import Starlette
 
-    from upshot.serve.users import UserOf
+    from upshot.contract.user import UserOf
 
 AsgiEvent = MutableMapping[str, object]
 """An ASGI scope or event."""
@@ -622,11 +623,11 @@ class App:
                 "or None to refuse it: without it every visitor could see and answer everything"
             )
         try:
-            from upshot.serve.site import Site
+            site_of = load_above("Site")
         except ModuleNotFoundError as error:
             raise Misuse(need_of_extra("App.asgi", "serve")) from error
-        site = Site(
-            self,  # pyright: ignore[reportArgumentType]  # the stub's App is this one
+        site = site_of(
+            self,
             user=user,
             hosts=hosts,
             origins=origins,

@@ -34,6 +34,7 @@ from upshot.contract.protocols import (
 )
 from upshot.contract.result import AgentResult
 from upshot.contract.settings import Budget, ModelSettings, Policy, Quota, Retry
+from upshot.contract.user import UserOf
 from upshot.entry.annotations import Grant
 from upshot.entry.handoff_loop import OnLive
 from upshot.entry.replay_run import Replay
@@ -42,7 +43,6 @@ from upshot.journal.shared import DueRun, InboxItem
 from upshot.models.prices import Prices
 from upshot.runs.limits.pacer import Pacer
 from upshot.runs.plan import Approver, Committer, Where
-from upshot.serve.users import UserOf
 from upshot.tools.definition.tool import Tool
 from upshot.tools.gates.approval_gate import PreToolHook
 from upshot.tools.gates.standard_gates import GateChoice

@@ -26,6 +26,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from upshot.contract.base.structs import JsonObject
 from upshot.contract.protocols import Journal
+from upshot.contract.user import UserOf
 from upshot.errors import Misuse
 from upshot.gateway.calls import Owner
 from upshot.gateway.channels import SdkChannel, open_own_channel
@@ -33,7 +34,6 @@ from upshot.gateway.config import WELL_KNOWN, Config
 from upshot.gateway.peer import Channel, OnProgress, Params, Peer
 from upshot.gateway.session import Session
 from upshot.journal.opening import open_journal
-from upshot.serve.users import UserOf
 from upshot.tools.definition.tool import Tool
 from upshot.tools.definition.tool_options import predicate_text
 from upshot.version import __version__

@@ -2,11 +2,12 @@
 
 ``App.asgi(user=...)`` returns an ASGI application. The parts:
 
-- ``users`` has ``User``: the sender of a request and what they may do.
+- ``permissions`` decides what a ``User``, the sender of a request, may do.
 - ``site`` has ``Site``, which all doors share: owners of runs, permission to answer, submitting.
 - ``guard`` checks every request: allowed hosts and origins, rates, headers.
 - ``console`` has the routes of the pages and their JSON.
 - ``public`` has ``public_events``: what a run shows its user; doors map these events.
+- ``chats`` has what doors share whose clients send whole conversations.
 - ``doors`` has a module for each protocol, which maps events to its own form and back.
 
 Invariants:
@@ -22,4 +23,4 @@ from upshot.lazy import lazy_imports
 
 with lazy_imports(globals()):
     from upshot.serve.public import public_events as public_events
-    from upshot.serve.users import User as User
+    from upshot.contract.user import User as User

@@ -29,13 +29,14 @@ from upshot.contract.events import SeedReference
 from upshot.contract.message import File, Image, Message
 from upshot.contract.model_calls import Request
 from upshot.contract.protocols import RunSummary
+from upshot.contract.user import User
 from upshot.entry.run_handle import RunHandle, chain_from
 from upshot.errors import Misuse
 from upshot.fleet.app import App
 from upshot.journal.shared import InboxItem
+from upshot.serve.permissions import Differs, Missing
 from upshot.serve.public import PublicEvent, public_events, questions_in
 from upshot.serve.site import Site
-from upshot.serve.users import Differs, Missing, User
 from upshot.state.child_runs import bare_id
 
 # The metadata key for the id that the client gave a message.

@@ -24,6 +24,7 @@ from upshot.contract.message import Unknown
 from upshot.contract.model_calls import ModelStarted
 from upshot.contract.pending import AnyAnswer, PendingApproval
 from upshot.contract.tool_calls import outcome_to_model_content
+from upshot.contract.user import User
 from upshot.effects.settling import needs_ledger
 from upshot.entry.planning import known_of
 from upshot.entry.resume import fork_run
@@ -33,9 +34,8 @@ from upshot.journal.shared import InboxItem, needs_shared, tool_of
 from upshot.journal.watching import DUE
 from upshot.runs.replay.comparison import ComparedEvents, facts_of, first_difference
 from upshot.serve import replies
-from upshot.serve.permissions import list_filters, may_start
+from upshot.serve.permissions import Missing, Refused, list_filters, may_start
 from upshot.serve.site import ServerSentEvent, Site, sse, to_json
-from upshot.serve.users import Missing, Refused, User
 from upshot.state.run_page import run_page
 from upshot.state.run_view import RunView, RunViewer
 

@@ -16,7 +16,8 @@ from __future__ import annotations
 from typing import Literal, NamedTuple, TypeAlias, TypedDict
 
 from upshot.contract.pending import Audience
-from upshot.serve.users import User
+from upshot.contract.user import User
+from upshot.errors import Misuse
 
 Owner: TypeAlias = tuple[str, str]
 """The user and the tenant that a run belongs to."""
@@ -25,6 +26,26 @@ Need: TypeAlias = Literal["see", "operate", "fork", "note"]
 """What a user wants to do with a run: see it, act on it, fork it, or attach notes to it."""
 
 _ESCAPES = (("%", "%25"), ("~", "%7E"), ("/", "%2F"))
+
+
+class NoUser(Misuse):
+    """The sender of the request is unknown: 401."""
+
+
+class Missing(Misuse):
+    """What was requested does not exist, or belongs to another user: 404."""
+
+
+class TooMany(Misuse):
+    """The user has sent too many requests: 429."""
+
+
+class Refused(Misuse):
+    """The user may not do that: 403."""
+
+
+class Differs(Misuse):
+    """The conversation has continued beyond what the client knows: 409."""
 
 
 class Asked(NamedTuple):

@@ -16,10 +16,10 @@ from upshot.contract.events import (
 from upshot.contract.forms.public_form import to_public_event
 from upshot.contract.message import Unknown
 from upshot.contract.pending import Deny, Pending, PendingApproval, PendingEffect, PendingQuestion
+from upshot.contract.user import User
 from upshot.entry.run_handle import RunHandle
 from upshot.fleet.app import App
-from upshot.serve.permissions import Need
-from upshot.serve.users import Missing, User
+from upshot.serve.permissions import Missing, Need
 
 if TYPE_CHECKING:
     from upshot.serve.site import Site

@@ -11,10 +11,10 @@ from upshot.contract.conversation import ConversationSummary
 from upshot.contract.effects import EffectEntry
 from upshot.contract.message import Message
 from upshot.contract.protocols import Note, RunSummary
+from upshot.contract.user import User
 from upshot.entry.annotations import Grant
 from upshot.journal.shared import InboxItem
 from upshot.runs.replay.comparison import Difference
-from upshot.serve.users import User
 from upshot.state.run_view import Answered
 
 

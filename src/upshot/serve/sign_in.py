@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
-from upshot.serve.users import NoUser, User
+from upshot.contract.user import User
+from upshot.serve.permissions import NoUser
 
 if TYPE_CHECKING:
     from starlette.requests import HTTPConnection, Request

@@ -29,6 +29,7 @@ from upshot.contract.codec import encode
 from upshot.contract.model_calls import Request
 from upshot.contract.pending import AnyAnswer, Edit, Outdated, Pending, Taken
 from upshot.contract.protocols import RunCounts, RunSummary
+from upshot.contract.user import User, UserOf
 from upshot.effects.settling import needs_ledger
 from upshot.entry.answers import NotAsked
 from upshot.entry.run_handle import RunHandle
@@ -39,8 +40,19 @@ from upshot.fleet.worker import Worker
 from upshot.journal.shared import InboxItem, OtherUser, tool_of
 from upshot.serve import doors, permissions
 from upshot.serve.guard import ErrorForm, Guard, RateCounter, refusal
-from upshot.serve.permissions import Asked, Need, Owner, from_scoped, owner_of, to_scoped
-from upshot.serve.users import Differs, Missing, NoUser, Refused, TooMany, User, UserOf
+from upshot.serve.permissions import (
+    Asked,
+    Differs,
+    Missing,
+    Need,
+    NoUser,
+    Owner,
+    Refused,
+    TooMany,
+    from_scoped,
+    owner_of,
+    to_scoped,
+)
 
 if TYPE_CHECKING:
     from starlette.routing import BaseRoute

@@ -8,10 +8,10 @@ from typing import Any
 
 import upshot
 from upshot import Agent, App, Board, Run, RunHost, ScriptedModel, ScriptEngine, ToolCall
+from upshot.contract.user import User
 from upshot.journal.shared import needs_shared
 from upshot.journal.watching import of_run, watch
 from upshot.serve.site import Site, working
-from upshot.serve.users import User
 
 __all__ = ["ANN", "BOB", "STAFF", "agents", "opened", "stop_placed"]
 

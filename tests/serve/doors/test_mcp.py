@@ -18,10 +18,10 @@ from tests.serve.doors.asking import ANN, BOB, STAFF, agents, opened, stop_place
 from tests.serve.kit import Client, served
 from upshot import Agent, App, Misuse, ScriptedModel, ToolCall, tool
 from upshot.contract import ToolExecutionResult
+from upshot.contract.user import User
 from upshot.serve.doors.mcp import CONTINUE, AgentTools, progress_of
 from upshot.serve.public import public_events
 from upshot.serve.site import Site
-from upshot.serve.users import User
 
 MODES = pytest.mark.parametrize("mode", ["legacy", "auto"])
 

@@ -46,14 +46,14 @@ from upshot.contract.pending import (
 )
 from upshot.contract.protocols import RunSummary
 from upshot.contract.result import AgentResult
+from upshot.contract.user import User
 from upshot.entry.planning import new_run_id
 from upshot.entry.run_handle import RunHandle
 from upshot.errors import Misuse
 from upshot.serve.guard import rpc_refusal
-from upshot.serve.permissions import Need, from_scoped
+from upshot.serve.permissions import Differs, Missing, Need, from_scoped
 from upshot.serve.public import PublicEvent, asked_of_user, digest_of, public_events, public_run
 from upshot.serve.site import ServerSentEvent, Site, from_json, sse
-from upshot.serve.users import Differs, Missing, User
 from upshot.version import __version__
 
 DOOR = "a2a"

@@ -30,6 +30,7 @@ from upshot.contract.base.structs import Json, JsonObject
 from upshot.contract.codec import decode, encode
 from upshot.contract.message import File, Image, Message, Text
 from upshot.contract.pending import Answer, AnyAnswer, Approve, Deny
+from upshot.contract.user import User
 from upshot.entry.run_handle import RunHandle
 from upshot.errors import JournalError, Misuse
 from upshot.serve.chats import (
@@ -46,9 +47,9 @@ from upshot.serve.chats import (
     read_to_questions,
     until_asked,
 )
+from upshot.serve.permissions import Differs
 from upshot.serve.public import PublicEvent, asked_of_user, public_events, public_run
 from upshot.serve.site import ServerSentEvent, Site, sse
-from upshot.serve.users import Differs, User
 
 DOOR = "ag-ui"
 _VERSION = "1.0"

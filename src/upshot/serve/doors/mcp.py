@@ -55,6 +55,7 @@ from upshot.contract.pending import (
     PendingQuestion,
 )
 from upshot.contract.result import AgentResult
+from upshot.contract.user import User
 from upshot.entry.planning import known_of
 from upshot.entry.run_handle import RunHandle
 from upshot.errors import Misuse
@@ -63,7 +64,6 @@ from upshot.serve.guard import rpc_refusal
 from upshot.serve.permissions import from_scoped, may_start, owner_of, to_scoped
 from upshot.serve.public import PublicEvent, asked_of_user, digest_of, public_events, public_run
 from upshot.serve.site import Site, from_json
-from upshot.serve.users import User
 from upshot.version import __version__
 
 Context: TypeAlias = ServerRequestContext[Any, Any]

@@ -39,14 +39,14 @@ from upshot.contract.protocols import RunSummary
 from upshot.contract.result import AgentResult
 from upshot.contract.tool_calls import UNTRUSTED
 from upshot.contract.usage import Usage
+from upshot.contract.user import User
 from upshot.entry.planning import new_run_id
 from upshot.entry.run_handle import RunHandle
 from upshot.errors import Misuse
 from upshot.serve.chats import Place, attachment, branch_after, from_data_url
-from upshot.serve.permissions import from_scoped
+from upshot.serve.permissions import Missing, from_scoped
 from upshot.serve.public import PublicEvent, asked_of_user, digest_of, public_events, public_run
 from upshot.serve.site import ERRORS, ServerSentEvent, Site, from_json, sse, status_of
-from upshot.serve.users import Missing, User
 
 DOOR = "responses"
 ASK = "ask_user"

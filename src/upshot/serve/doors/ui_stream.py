@@ -29,6 +29,7 @@ from upshot.contract.codec import decode, encode
 from upshot.contract.message import File, Image, Message, Text
 from upshot.contract.pending import Answer, AnyAnswer, Approve, Deny
 from upshot.contract.protocols import RunSummary
+from upshot.contract.user import User
 from upshot.entry.run_handle import RunHandle
 from upshot.errors import JournalError, Misuse
 from upshot.serve.chats import (
@@ -45,9 +46,9 @@ from upshot.serve.chats import (
     newest_of,
     until_asked,
 )
+from upshot.serve.permissions import Differs
 from upshot.serve.public import PublicEvent, public_events, public_run
 from upshot.serve.site import ServerSentEvent, Site, sse, to_json
-from upshot.serve.users import Differs, User
 
 DOOR = "ui"
 # A question of the agent is shown as a call of this tool, which the page answers.

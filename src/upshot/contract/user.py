@@ -1,4 +1,4 @@
-"""Users: who sends a request, and what they may do."""
+"""Users: who sends a request over HTTP, and their roles."""
 
 from __future__ import annotations
 
@@ -67,23 +67,3 @@ class User(Value, frozen=True, kw_only=False):
 
 UserOf: TypeAlias = "Callable[[HTTPConnection], Awaitable[User | None] | User | None]"
 """Returns the sender of a request; None if unknown."""
-
-
-class NoUser(Misuse):
-    """The sender of the request is unknown: 401."""
-
-
-class Missing(Misuse):
-    """What was requested does not exist, or belongs to another user: 404."""
-
-
-class TooMany(Misuse):
-    """The user has sent too many requests: 429."""
-
-
-class Refused(Misuse):
-    """The user may not do that: 403."""
-
-
-class Differs(Misuse):
-    """The conversation has continued beyond what the client knows: 409."""
