@@ -214,7 +214,7 @@ async def serve_app(
     for package in ("starlette", "sse_starlette", "uvicorn"):
         if importlib.util.find_spec(package) is None:
             raise Misuse(need_of_extra("upshot serve", "serve"))
-    from upshot.serve.sign_in import OwnerSignIn, key_path, renew_key
+    from upshot.serve.guard import OwnerSignIn, key_path, renew_key
     from upshot.serve.site import Site
 
     app, _ = app_of(target, journal)

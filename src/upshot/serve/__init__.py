@@ -4,7 +4,8 @@
 
 - ``permissions`` decides what a ``User``, the sender of a request, may do.
 - ``site`` has ``Site``, which all doors share: owners of runs, permission to answer, submitting.
-- ``guard`` checks every request: allowed hosts and origins, rates, headers.
+- ``guard`` checks every request: allowed hosts and origins, rates, headers; and the sign-in of
+  the user who started the server.
 - ``console`` has the routes of the pages and their JSON.
 - ``public`` has ``public_events``: what a run shows its user; doors map these events.
 - ``chats`` has what doors share whose clients send whole conversations.
