@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import importlib.util
-import inspect
 import math
 import os
 import signal
@@ -13,6 +12,7 @@ import sys
 import webbrowser
 from collections.abc import Generator
 from contextlib import contextmanager, nullcontext
+from types import FunctionType
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import urlsplit
 
@@ -20,7 +20,7 @@ from rich.text import Text
 
 from upshot.cli.approve import user_name
 from upshot.cli.listing import plain_table
-from upshot.cli.loading import Target, choose, load_app
+from upshot.cli.loading import Target, choose, instance_of, load_app
 from upshot.cli.lookup import DEFAULT_JOURNAL, new_journal, read_moment
 from upshot.cli.terminal import Terminal
 from upshot.contract.agent import Agent
@@ -286,7 +286,11 @@ async def run_gateway(
             if cast("asyncio.Task[Any]", asyncio.current_task()).cancelling():
                 raise
         return 0
-    sign_in = choose(Target(config.sign_in), "function", _function) if config.sign_in else None
+    sign_in = (
+        choose(Target(config.sign_in), "function", instance_of(FunctionType))
+        if config.sign_in
+        else None
+    )
     listening = listen(host, port)
     shown = f"[{host}]" if ":" in host else host
     async with serve_http(config, user, [shown], sign_in) as application:
@@ -294,10 +298,6 @@ async def run_gateway(
         terminal.hint(f"http://{shown}:{listening.getsockname()[1]}/mcp")
         # The file names the proxies by their own addresses, which no header may replace.
         return await serve_until_stopped(application, listening, proxy_headers=False)
-
-
-def _function(value: object) -> Any:
-    return value if inspect.isfunction(value) else None
 
 
 def listen(host: str, port: int) -> socket.socket:

@@ -146,7 +146,8 @@ def load_agent(target: Target, modules: Sequence[Path] = ()) -> AnyAgent:
     if path.suffix != ".py":
         known = ", ".join((".py", *AGENT_FILES))
         raise Misuse(f"{shown(path)} is not an agent's file: give one that ends in {known}")
-    return choose(target, "agent", _agent, hint=": define one, agent = upshot.Agent(...)")
+    read = instance_of(Agent, AgentSpec)
+    return choose(target, "agent", read, hint=": define one, agent = upshot.Agent(...)")
 
 
 def load_app(target: Target) -> tuple[App, Agent[Any] | None]:
@@ -167,20 +168,14 @@ def load_app(target: Target) -> tuple[App, Agent[Any] | None]:
     apps = [value for _, value in _values([module]) if isinstance(value, App)]
     noun = "App" if apps and not target.name else "App or agent"
     hint = ": define one, app = upshot.App(agents=[...])"
-    found = choose(target, noun, _app if noun == "App" else _app_or_agent, hint=hint, module=module)
+    read = instance_of(App) if noun == "App" else instance_of(App, Agent)
+    found = choose(target, noun, read, hint=hint, module=module)
     return (found, None) if isinstance(found, App) else (App([found]), found)
 
 
-def _app(value: object) -> App | None:
-    return value if isinstance(value, App) else None
-
-
-def _app_or_agent(value: object) -> App | Agent[Any] | None:
-    return cast("Any", value) if isinstance(value, App | Agent) else None
-
-
-def _agent(value: object) -> AnyAgent | None:
-    return cast("AnyAgent", value) if isinstance(value, Agent | AgentSpec) else None
+def instance_of(*kinds: type) -> Callable[[object], Any]:
+    """Return a function for ``choose`` that returns values of these types, and None for others."""
+    return lambda value: value if isinstance(value, kinds) else None
 
 
 def load_tools(files: Sequence[Path]) -> list[Tool]:

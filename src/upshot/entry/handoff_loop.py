@@ -602,8 +602,8 @@ async def resume_any(
     answers: Sequence[AnyAnswer],
     options: ResumeOptions,
     *,
-    take_over: bool,
-    continue_stopped: bool,
+    take_over: bool = False,
+    continue_stopped: bool = False,
     on_live: OnLive | None = None,
 ) -> AgentResult[Any]:
     """Resume a run and the relay that it may belong to; *on_live* is called with each run."""

@@ -755,7 +755,8 @@ class App:
         """Start a run, or resume it."""
         new = await needs_shared(journal).submission(run_id)
         if await has_log(run_id, journal) or (new is not None and new.after):
-            return await self._resume(run_id, new, journal, on_live)
+            agents, options = [*self.agents.values()], self._resume_options(new)
+            return await resume_any(run_id, agents, journal, (), options, on_live=on_live)
         if new is None:
             raise Misuse(f"the journal has no run {run_id!r} to work on")
         return await self._start(new, journal, on_live)
@@ -783,21 +784,6 @@ class App:
         given["quotas"] = (*self._options["quotas"], *submitted.get("quotas", ()))
         given["priority"] = 0 if new is None else new.priority
         return given
-
-    async def _resume(
-        self, run_id: str, new: Submission | None, journal: Journal, on_live: OnLive | None
-    ) -> AgentResult[Any]:
-        """Resume a run from its log, and the runs that follow it."""
-        return await resume_any(
-            run_id,
-            [*self.agents.values()],
-            journal,
-            (),
-            self._resume_options(new),
-            take_over=False,
-            continue_stopped=False,
-            on_live=on_live,
-        )
 
     def _resume_options(self, new: Submission | None) -> ResumeOptions:
         """Return the options for resuming a run."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
 from tempfile import TemporaryFile
 from typing import IO, Any, TypeAlias, cast
 
@@ -215,7 +216,9 @@ class Link:
         try:
             async with self._channel() as channel:
                 peer = Peer(channel)
-                run = asyncio.ensure_future(peer.run(self._ask, self._tell))
+                run = asyncio.ensure_future(
+                    peer.run(partial(self._on_request, self), partial(self._on_notify, self))
+                )
                 run.add_done_callback(lambda _: leave.set())
                 ready.set_result(peer)
                 await leave.wait()
@@ -252,12 +255,6 @@ class Link:
             ) as streams,
         ):
             yield SdkChannel(*streams, is_server=False)
-
-    async def _ask(self, context: Context, method: str, params: Params) -> dict[str, Any]:
-        return await self._on_request(self, context, method, params)
-
-    async def _tell(self, method: str, params: Params) -> None:
-        await self._on_notify(self, method, params)
 
     def _unreachable(self, why: str) -> CannotReach:
         text = self._secrets.mask_text(why)
