@@ -311,7 +311,7 @@ def test_the_check_says_what_will_happen_to_each_tool(bare_place: Place):
         ({"shop/refnd": {}}, "the server shop has no tool shop/refnd: did you mean 'shop/refund'?"),
         (
             {"shop/refund": {"approval": "cent > 5"}},
-            "the name 'cent': expected a name",
+            "the name 'cent': expected a known name",
         ),
         ({"shop/refund": {"once": ["order"]}}, "it has no argument 'order': it has order_id"),
     ],

@@ -327,8 +327,7 @@ class Toolbox:
         get = options.get
         is_new = not get("is_checked")
         resolved = resolve_tools(tools) if is_new else cast("tuple[Tool, ...]", tools)
-        if is_new:
-            _check_options(options)
+        _check_options({} if get("is_checked") else options)
         policy, secrets, identity = _policy_of(options), get("secrets", ()), get("identity")
         clock, attempt, repair = get("clock") or SYSTEM_CLOCK, get("attempt", 0), get("repair")
         whose = identity if identity and identity.run_id else _box_identity(identity)
