@@ -402,3 +402,13 @@ async def test_what_an_agent_cannot_be_as_a_tool_is_misuse() -> None:
     for item in (Agent("clerk"), Agent("clerk").as_tool()):
         with pytest.raises(Misuse, match="not a Toolbox"):
             Toolbox([item])
+
+
+async def test_an_agent_that_cannot_run_is_told_and_did_nothing() -> None:
+    clerk = Agent("clerk", model="nobody:model")
+    boss = Agent("boss", model=ScriptedModel([ASK, "Too bad."]), tools=[clerk])
+    result = await run(boss, "Pay.")
+    (outcome,) = result.tool_outcomes
+    assert isinstance(outcome, ToolFailure)
+    assert "The agent clerk could not be run: Misuse: " in outcome.error
+    assert (outcome.effect, outcome.retryable) == ("none", True)

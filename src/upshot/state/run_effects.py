@@ -8,11 +8,11 @@ from msgspec.structs import replace
 
 from upshot.contract.base.enums import Effect, worst_effect
 from upshot.contract.result import ChildRun, RunEffect
-from upshot.state.child_runs import Spent
+from upshot.state.child_runs import Spent, child_id, origins_of
 from upshot.state.run_state import RunState
 
 # Module constant: in Python 3.11, looking a member up on its enum class is slow.
-_NONE = Effect.NONE
+_NONE, _UNKNOWN = Effect.NONE, Effect.UNKNOWN
 _NONE_FOUND: Mapping[str, Spent] = {}
 
 
@@ -90,3 +90,21 @@ def child_runs_in(state: RunState) -> tuple[ChildRun, ...]:
         )
         for one, spent in state.children.items()
     )
+
+
+def effect_of_child(state: RunState, run_id: str, key: str) -> Effect | None:
+    """Return the worst effect of the child run with *key*: None if it never started, unknown if it
+    may have ended unseen.
+
+    Args:
+        state: The state of the parent run.
+        run_id: The parent run.
+        key: The key of the child run.
+    """
+    origins = [] if state.started is None else origins_of(state.started.options)
+    for parent in (run_id, *origins):
+        child = child_id(parent, key)
+        if child in state.children:
+            spent = state.children[child] or state.children_found.get(child)
+            return _UNKNOWN if spent is None else worst_effect(one.state for one in spent.effects)
+    return None

@@ -17,6 +17,7 @@ from upshot.contract.tool_context import ToolContext
 from upshot.errors import Misuse
 from upshot.runs.plan import OutputType
 from upshot.runs.run_context import current_run
+from upshot.state.run_effects import effect_of_child
 from upshot.tools.call_state import AgentWaits, running_call
 from upshot.tools.definition.tool import Tool
 from upshot.tools.definition.tool_error import ToolError
@@ -103,7 +104,14 @@ class _AgentBody:
             text = f"{context.tool_name} runs an agent, which works only in the run of an agent"
             raise ToolError(text, retryable=False)
         # The key is in the log, so a call that is made again finds the run of its agent.
-        result = await link.child(agent, self._request(given), key=context.idempotency_key)
+        key, request = context.idempotency_key, self._request(given)
+        try:
+            result = await link.child(agent, request, key=key)
+        except Exception as error:
+            run = link.context
+            inside = effect_of_child(run.state, run.info.run_id, key) or Effect.NONE
+            text = f"The agent {agent.id} could not be run: {type(error).__name__}: {error}"
+            raise ToolError(text, retryable=inside is Effect.NONE, effect=inside) from error
         call = running_call.get()
         if call is not None:
             # A run that had ended before this session reports nothing.

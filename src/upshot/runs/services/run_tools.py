@@ -6,7 +6,7 @@ from functools import partial
 
 import msgspec
 
-from upshot.contract.base.enums import DeniedReason, Effect, worst_effect
+from upshot.contract.base.enums import DeniedReason, Effect
 from upshot.contract.base.structs import JsonObject
 from upshot.contract.events import Event, ToolSettled, ToolStarted, Warned
 from upshot.contract.model_calls import ModelRequest, ModelResponse
@@ -17,7 +17,8 @@ from upshot.runs.resumption import restore
 from upshot.runs.run_context import RunContext, body_of
 from upshot.runs.services.model_caller import call_model
 from upshot.runs.services.unknown_effects import judge_unknown
-from upshot.state.child_runs import CHAIN_OPTION, child_id, origins_of
+from upshot.state.child_runs import CHAIN_OPTION, child_id
+from upshot.state.run_effects import effect_of_child
 from upshot.state.turns import Turn
 from upshot.tools.artifacts import READER_NAME
 from upshot.tools.call_state import CallState
@@ -157,16 +158,7 @@ class _RunLog:
 
     def agent_effect(self, key: str) -> Effect | None:
         """Return the worst effect of the child run with *key*, None if it never started."""
-        context = self._context
-        state = context.state
-        origins = [] if state.started is None else origins_of(state.started.options)
-        for run_id in (context.info.run_id, *origins):
-            if (child := child_id(run_id, key)) in state.children:
-                spent = state.children[child]
-                if spent is None:
-                    return Effect.UNKNOWN
-                return worst_effect(one.state for one in spent.effects)
-        return None
+        return effect_of_child(self._context.state, self._context.info.run_id, key)
 
     def spent(self) -> str:
         """Return why no more calls may be made, such as a limit; "" if they may."""
