@@ -336,7 +336,7 @@ class TestGenerator(JournalContract):
         (
             Generous,
             "test_a_turn_that_was_let_go_has_died_once_it_began",
-            "run-2 began and was let go",
+            "run-2 started and was released",
         ),
         (
             Generous,
