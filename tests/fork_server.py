@@ -85,7 +85,9 @@ def main() -> None:
     listening.bind(sys.argv[1])
     listening.listen(100)
     for name in PRELOADED:
-        importlib.import_module(name)
+        # Environments apart have only some of them.
+        with suppress(ModuleNotFoundError):
+            importlib.import_module(name)
     # Neither a collection here nor one in a child looks at what was loaded.
     gc.collect()
     gc.freeze()
