@@ -46,9 +46,9 @@ LOADED = {name: os.environ[name] for name in ("LD_LIBRARY_PATH",) if name in os.
 """What some Pythons need to start; for processes started without our environment."""
 
 
-def watched(process: subprocess.Popen[AnyStr]) -> subprocess.Popen[AnyStr]:
-    """Kill *process* after a minute, which ends every read from it and wait for it."""
-    timer = threading.Timer(MAX_S, process.kill)
+def watched(process: subprocess.Popen[AnyStr], *, max_s: float = MAX_S) -> subprocess.Popen[AnyStr]:
+    """Kill *process* after *max_s*, which ends every read from it and wait for it."""
+    timer = threading.Timer(max_s, process.kill)
     timer.daemon = True
     timer.start()
     return process

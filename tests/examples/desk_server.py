@@ -43,7 +43,7 @@ class DeskServer:
         command = [SERVICE, "--port", self.port, "--data", self.folder]
         more = ["--bank-s", *bank_s] if bank_s else []
         streams: Any = {"stdout": DEVNULL, "stderr": PIPE, "text": True}
-        self._process = start_python(*command, *more, **streams)
+        self._process = start_python(*command, *more, max_s=5 * MAX_S, **streams)
         until = time.monotonic() + MAX_S
         while not self._answers():
             assert self._process.poll() is None, self._process.communicate()[1]

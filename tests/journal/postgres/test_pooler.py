@@ -39,6 +39,10 @@ pidfile = {folder}/pid
 """
 
 
+# The tests of the module may take long on a busy machine.
+MODULE_S = 600
+
+
 @pytest.fixture(scope="module")
 def pooler(postgres: PostgresServer) -> Iterator[int]:
     """The port of PgBouncer before the server, in transaction mode."""
@@ -53,7 +57,7 @@ def pooler(postgres: PostgresServer) -> Iterator[int]:
         os.chown(folder, user["user"], user["group"])
     settings = folder / "pgbouncer.ini"
     settings.write_text(SETTINGS.format(server=postgres.port, port=port, folder=folder))
-    process = watched(subprocess.Popen([program, "-q", settings], **user))
+    process = watched(subprocess.Popen([program, "-q", settings], **user), max_s=MODULE_S)
     for _ in range(START_S * 50):
         with suppress(psycopg.OperationalError):
             psycopg.connect(postgres.url(port=port)).close()
