@@ -152,7 +152,7 @@ class ToolboxState:
         keeps_outputs: Whether outputs stay whole, however large.
         agent_effect: Returns what the agent did that a call with this idempotency key ran; None if
             it ran none.
-        told: Warnings that were emitted already.
+        warned: Warnings that were emitted already.
         made: How many calls were made, by their id and arguments.
         asked: The user's questions about unsettled calls, by call id.
         times_asked: How many questions were asked about calls with an id, settled or not.
