@@ -7,6 +7,7 @@ import os
 import threading
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -398,3 +399,35 @@ async def test_an_invalid_request_is_refused(rest: bytes):
         other.to_peer.put_nowait(await channel.receive())
         got = await other.got.get()
     assert (got.id, got.error and got.error.code) == (7, INVALID_REQUEST)
+
+
+async def test_own_input_can_be_a_file_whose_last_line_has_no_end(tmp_path: Path):
+    file = tmp_path / "input"
+    file.write_bytes(b'{"jsonrpc":"2.0","method":"a"}\n\nnothing\n{"jsonrpc":"2.0","method":"b"}')
+    with file.open("rb") as input:
+        channel = OwnChannel(input.fileno(), 1)
+        assert await _methods(channel) == ["a", "b"]
+        assert await channel.receive() is None
+
+
+async def test_own_input_comes_in_any_pieces():
+    async with own_pipes() as (channel, feeder, _):
+        reading = asyncio.ensure_future(_methods(channel))
+        for piece in (
+            b'{"jsonrpc":"2.0",',
+            b'"method":"a"}',
+            b'\n{"jsonrpc":"2.0","method":"b"}\n{',
+        ):
+            os.write(feeder, piece)
+            for _ in range(5):
+                await asyncio.sleep(0)
+        os.close(feeder)
+        assert await reading == ["a", "b"]
+
+
+async def _methods(channel: OwnChannel) -> list[str]:
+    """The methods of all messages until the end."""
+    found = list[str]()
+    while (item := await channel.receive()) is not None:
+        found.append(item[0].method)
+    return found

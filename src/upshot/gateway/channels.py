@@ -6,7 +6,7 @@ import asyncio
 import json
 import os
 import select
-import threading
+from collections import deque
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
 from typing import IO, Any, cast
@@ -25,13 +25,12 @@ _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(Message).decode
 # A pipe that is ready takes at least this many bytes, so that a write never blocks.
 _PIECE_BYTES = select.PIPE_BUF
-# The thread that reads the input may be this many lines ahead of the event loop.
-_LINES_AHEAD = 64
+_READ_BYTES = 65_536
 # At the end, a client has this long to read what was sent.
 _FLUSH_S = 5.0
 
 
-def _read(line: bytes) -> tuple[Message, About] | None:
+def _read(line: bytes | bytearray) -> tuple[Message, About] | None:
     """Return the message in a line, or None if there is none."""
     try:
         return _decode(line), NOTHING
@@ -39,7 +38,7 @@ def _read(line: bytes) -> tuple[Message, About] | None:
         return _read_invalid(line, str(error))
 
 
-def _read_invalid(line: bytes, fault: str) -> tuple[Message, About] | None:
+def _read_invalid(line: bytes | bytearray, fault: str) -> tuple[Message, About] | None:
     """Return the message in an invalid line, so that every request gets an answer.
 
     A response is repaired, because its client has to know the result. A request is not, because a
@@ -116,37 +115,51 @@ async def open_program_channel(
 class OwnChannel:
     """The standard input and output of this process, one message a line.
 
-    A thread reads the input, because an event loop cannot wait for every kind, such as a file.
     Neither is made non-blocking, because other processes may share them.
     """
 
     def __init__(self, input: int, output: int) -> None:
         self._loop = asyncio.get_running_loop()
-        self._output = output
-        self._lines: asyncio.Queue[bytes] = asyncio.Queue()
-        self._room = threading.Semaphore(_LINES_AHEAD)
+        self._input, self._output = input, output
+        self._lines = deque[bytearray]()
+        self._unread = bytearray()
         self._unsent = bytearray()
         self._sent = asyncio.Event()
         self._is_waiting = False
         self._is_broken = False
-        threading.Thread(target=self._read_all, args=(input,), daemon=True).start()
-
-    def _read_all(self, input: int) -> None:
-        # The loop may be closed already; then reading ends.
-        with suppress(OSError, RuntimeError), open(input, "rb", closefd=False) as file:
-            while line := file.readline():
-                self._room.acquire()
-                self._loop.call_soon_threadsafe(self._lines.put_nowait, line)
-        with suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(self._lines.put_nowait, b"")
 
     async def receive(self) -> tuple[Message, About] | None:
         """The next message; None at the end of the input."""
-        while line := await self._lines.get():
-            self._room.release()
-            if (item := _read(line)) is not None:
-                return item
-        return None
+        while True:
+            while self._lines:
+                if (item := _read(self._lines.popleft())) is not None:
+                    return item
+            if not await self._read_more():
+                return None
+
+    async def _read_more(self) -> bool:
+        """Read what is there, or wait for it; return False at the end of the input."""
+        is_ready = asyncio.Event()
+        try:
+            self._loop.add_reader(self._input, is_ready.set)
+        except PermissionError:
+            # An event loop cannot wait for a file, but a file can always be read.
+            await asyncio.sleep(0)
+        else:
+            try:
+                await is_ready.wait()
+            finally:
+                self._loop.remove_reader(self._input)
+        try:
+            piece = os.read(self._input, _READ_BYTES)
+        except OSError:
+            piece = b""
+        # The last line need not end with a newline.
+        self._unread += piece or b"\n"
+        if b"\n" in piece or not piece:
+            *lines, self._unread = self._unread.split(b"\n")
+            self._lines.extend(lines)
+        return bool(piece) or any(self._lines)
 
     async def send(self, message: Message, about: About) -> None:
         """Write a message, as fast as it is read; raise OSError if the reader is gone."""
@@ -197,9 +210,9 @@ async def open_own_channel() -> AsyncGenerator[OwnChannel]:
         yield channel
         await channel.flush()
     finally:
-        # Not closed, because the thread may still read: another file would get the number.
-        os.dup2(input, 0)
-        os.dup2(output, 1)
+        for own, standard in ((input, 0), (output, 1)):
+            os.dup2(own, standard)
+            os.close(own)
 
 
 class SdkChannel:
