@@ -7,6 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.cli.made_up import RUN_ID, Timed, a_whole_run, activity_of, began_call, replied, started
+from upshot import Agent, Request, ScriptedModel, ToolCall, run, tool
+from upshot.cli.lookup import read_activity
+from upshot.cli.report import report
+from upshot.cli.terminal import Glyphs
 from upshot.contract import (
     AgentError,
     AgentResult,
@@ -31,7 +35,8 @@ from upshot.contract import (
     Unknown,
     Warned,
 )
-from upshot.state.activity import RUNNING
+from upshot.journal import MemoryJournal
+from upshot.state.activity import RUNNING, Ended
 
 
 def test_a_whole_run_is_told_step_by_step() -> None:
@@ -179,3 +184,24 @@ def test_a_run_inside_is_called_as_it_is_named_before_or_after_it_begins() -> No
     activity.name_run("run-b", "critic")
     activity.add(StepStarted(run_id=RUN_ID, key="child:run-b"))
     assert [step.title for step in activity.steps] == ["writer", "critic"]
+
+
+async def test_a_call_whose_agent_waits_is_no_call_that_was_cut_off() -> None:
+    calls = [ToolCall("p", "pay")]
+    clerk = Agent("clerk", model=ScriptedModel(calls), tools=[pay])
+    asks = [ToolCall("c", "clerk", {"request": "Pay."})]
+    boss = Agent("boss", model=ScriptedModel(asks), tools=[clerk])
+    journal = MemoryJournal()
+    parked = await run(boss, Request("Pay.", run_id="r"), journal=journal)
+    activity = await read_activity(journal, "r")
+    rows = [(step.kind, step.ended) for step in activity.steps[1:]]
+    waits = f"for {parked.pending[0].run_id}"
+    assert rows == [("tool", Ended("waits", "plain", waits)), ("step", Ended("waits"))]
+    shown = report(activity, journal="runs.db", width=80, glyphs=Glyphs())
+    lines = [line.plain for line in shown]
+    assert not [line for line in lines if "may have happened" in line]
+
+
+@tool(effect="destructive")
+def pay() -> str:
+    return "paid"

@@ -20,12 +20,15 @@ from upshot import (
     GraphEngine,
     Message,
     Misuse,
+    Outdated,
     Parked,
+    PendingApproval,
     Policy,
     Request,
     ScriptedModel,
     ScriptEngine,
     Status,
+    Taken,
     Toolbox,
     ToolCall,
     ToolDenied,
@@ -33,6 +36,7 @@ from upshot import (
     ToolFailure,
     ToolTask,
     ToolTimeout,
+    answer,
     cancel,
     fork,
     replay,
@@ -412,3 +416,86 @@ async def test_an_agent_that_cannot_run_is_told_and_did_nothing() -> None:
     assert isinstance(outcome, ToolFailure)
     assert "The agent clerk could not be run: Misuse: " in outcome.error
     assert (outcome.effect, outcome.retryable) == ("none", True)
+
+
+@pytest.mark.parametrize("is_tool", [True, False], ids=["agent as a tool", "child of a script"])
+async def test_a_child_run_does_not_repeat_a_write_of_an_earlier_turn(*, is_tool: bool) -> None:
+    shop, journal = Shop(clerk=[measured(None, PAY), AgentError("bad_request", "no")]), Ordered()
+    failing = shop.boss.but(model=ScriptedModel([ASK, AgentError("bad_request", "no")]))
+    options: Any = {"journal": journal, "conversation": "ada", "approve": yes, "retry": None}
+    first = await run(failing, "Pay.", **options)
+    assert (first.success, shop.paid) == (False, [5])
+    clerk = shop.clerk.but(model=ScriptedModel([measured(None, PAY), "It is done already."]))
+
+    async def work(child: Any, host: Any, board: Any) -> Any:
+        return (await child.child(clerk, "Pay 5 cents now.")).content
+
+    other = ToolCall("c9", "clerk", {"request": "Pay 5 cents now."})
+    boss = Agent("boss", model=ScriptedModel([other, "It is done already."]), tools=[clerk])
+    again = await run(boss if is_tool else Agent("flow", engine=ScriptEngine(work)), "?", **options)
+    assert (again.output or again.content, shop.paid) == ("It is done already.", [5])
+    (inside,) = again.child_runs
+    found = await resume(inside.run_id, clerk, journal=journal)
+    (outcome,) = found.tool_outcomes
+    assert isinstance(outcome, ToolDenied)
+    assert "an earlier turn made this call, which was applied" in outcome.details
+
+
+async def test_a_later_turn_is_told_that_the_call_waits() -> None:
+    shop, journal = Shop(), Ordered()
+    await run(shop.boss, "Pay.", journal=journal, conversation="ada")
+    model = ScriptedModel(["Hm."])
+    other = shop.boss.but(model=model)
+    await run(other, "And?", journal=journal, conversation="ada", if_waiting="tell")
+    told = " ".join(message.text for message in model.calls[0].messages)
+    assert 'clerk({"request":"Pay 5 cents."}) waits for approval' in told
+    assert "may have been applied" not in told
+
+
+async def test_an_answer_to_the_agent_of_a_canceled_run_comes_too_late() -> None:
+    shop, journal = Shop(), Ordered()
+    parked = await run(shop.boss, Request("Pay.", run_id="r"), journal=journal)
+    (question,) = parked.pending
+    assert isinstance(question, PendingApproval)
+    await cancel("r", journal=journal)
+    for run_id in ("r", question.run_id):
+        (late,) = await answer(run_id, [question.approve()], journal=journal)
+        assert isinstance(late, Outdated)
+        assert late.reason == ("Approve('p') came too late: run r, which started it, was canceled")
+    assert not await journal.placed_answers(question.run_id)
+    assert shop.paid == []
+
+
+async def test_an_answer_to_a_run_left_behind_by_one_that_ended_is_taken() -> None:
+    shop, journal = Shop(), Ordered()
+
+    left: list[Any] = []
+
+    async def work(child: Any, host: Any, board: Any) -> Any:
+        left.extend((await child.child(shop.clerk, "Pay.", key="k")).pending)
+
+    await run(Agent("flow", engine=ScriptEngine(work)), Request("?", run_id="r"), journal=journal)
+    (question,) = left
+    (taken,) = await answer(question.run_id, [question.approve()], journal=journal)
+    assert isinstance(taken, Taken)
+
+
+async def test_what_a_call_waits_for_is_its_own_agent_and_no_call_of_the_same_id() -> None:
+    same = ToolCall("c1", "pay", {"cents": 5})
+    shop = Shop(clerk=[measured(None, same)])
+
+    @tool(effect="write", approval=True)
+    def note() -> str:
+        return "noted"
+
+    async def work(child: Any, host: Any, board: Any) -> Any:
+        await child.tools.dispatch([ToolCall("c9", "clerk", {"request": "Pay."})])
+        assert child.tools.pending_of("c1") == ()
+        assert [one.call_id for one in child.tools.pending_of("c9")] == ["c1"]
+        await child.tools.dispatch([ToolCall("c1", "note")])
+        assert [one.tool_name for one in child.tools.pending_of("c1")] == ["note"]
+        raise Parked(*child.tools.pending)
+
+    flow = Agent[Any]("flow", engine=Do(work), tools=[shop.clerk, note])
+    parked = await run(flow, Request("Pay.", run_id="r"), journal=Ordered())
+    assert len(parked.pending) == 2

@@ -20,7 +20,7 @@ from msgspec.structs import replace
 
 from upshot.clock import SYSTEM_CLOCK
 from upshot.contract.base.checks import format_value
-from upshot.contract.base.enums import Effect, Origin
+from upshot.contract.base.enums import Effect, Origin, Status
 from upshot.contract.base.structs import Json
 from upshot.contract.effects import EffectEntry, EffectLedger, ledger_of
 from upshot.contract.error import RunWarning
@@ -42,7 +42,7 @@ from upshot.contract.pending import (
 )
 from upshot.contract.protocols import Journal
 from upshot.contract.tool_calls import Settlement
-from upshot.entry.resume import fold_new_events, read_past
+from upshot.entry.resume import fold_new_events, read_past, runs_above
 from upshot.entry.run_lease import claimed, is_at_work
 from upshot.errors import JournalError, Misuse
 from upshot.journal.opening import open_journal
@@ -132,7 +132,8 @@ async def answer_run(
         keeper, seen = needs_shared(opened), None
         while True:
             past = await read_past(run_id, opened)
-            waits = await _waits_for(answers, past, run_id, opened)
+            canceled = await _canceled_above(past, run_id, opened)
+            waits = await _waits_for(answers, past, run_id, opened, canceled)
             found = _match_answers(answers, waits, past)
             _check_scopes(answers, found)
             if allow is not None:
@@ -389,13 +390,39 @@ async def sort_answers(
 
 
 async def _waits_for(
-    answers: Sequence[AnyAnswer], past: RunState, run_id: str, journal: Journal
+    answers: Sequence[AnyAnswer],
+    past: RunState,
+    run_id: str,
+    journal: Journal,
+    canceled: str = "",
 ) -> list[_Wait]:
-    """Return what the run and its child runs wait for; ended ones only if an answer names one."""
-    waits = [*_waits_of(past, run_id), *await _waits_inside(past, run_id, journal)]
+    """Return what the run and its child runs wait for; ended ones only if an answer names one.
+
+    Args:
+        answers: The answers.
+        past: The log of the run.
+        run_id: The run.
+        journal: The journal that has its log.
+        canceled: The run around it that was canceled, "" for none.
+    """
+    waits = _waits_of(past, run_id, canceled=canceled)
+    waits += await _waits_inside(past, run_id, journal, canceled=canceled)
     if not all(any(wait.has(_id_of(answer)) for wait in waits) for answer in answers):
         waits += await _waits_inside(past, run_id, journal, ended=True)
     return waits
+
+
+async def _canceled_above(past: RunState, run_id: str, journal: Journal) -> str:
+    """Return the run around a child run that was canceled, "" for none."""
+    async for outer, outer_id in runs_above(past, run_id, journal):
+        if _is_canceled(outer):
+            return outer_id
+    return ""
+
+
+def _is_canceled(past: RunState) -> bool:
+    settled = past.last_settled
+    return settled is not None and settled.result.status is Status.CANCELED
 
 
 def _match_answers(
@@ -544,9 +571,19 @@ def _names_of(waits: Sequence[_Wait]) -> list[str]:
     )
 
 
-def _waits_of(past: RunState, run_id: str, outer_id: str = "") -> list[_Wait]:
-    """Return what the run waits or waited for; a call can be answered until it is settled."""
-    ended = _ended_message(run_id) if past.ended else ""
+def _waits_of(
+    past: RunState, run_id: str, outer_id: str = "", *, canceled: str = ""
+) -> list[_Wait]:
+    """Return what the run waits or waited for; a call can be answered until it is settled.
+
+    Args:
+        past: The log of the run.
+        run_id: The run.
+        outer_id: The run for which the answer was given, if it is another one.
+        canceled: The run around it that was canceled, "" for none.
+    """
+    ended = f"run {canceled}, which started it, was canceled" if canceled else ""
+    ended = _ended_message(run_id) if past.ended else ended
     questions = [
         _Wait(
             run_id,
@@ -589,10 +626,12 @@ def _choices_of(wait: PendingQuestion | PendingExternal) -> tuple[str, ...]:
 
 
 async def _waits_inside(
-    past: RunState, run_id: str, journal: Journal, *, ended: bool = False
+    past: RunState, run_id: str, journal: Journal, *, ended: bool = False, canceled: str = ""
 ) -> list[_Wait]:
     """Return what the child runs and their descendants wait for; *ended*: what ended ones did."""
     waits: list[_Wait] = []
+    if _is_canceled(past):
+        canceled = run_id
     origins = set[str]() if past.started is None else set(origins_of(past.started.options))
     for child, spent in past.children.items():
         if spent is not None and spent.is_final and not ended:
@@ -603,9 +642,9 @@ async def _waits_inside(
         if inner.started is None or inner.started.parent_run_id in origins:
             continue
         if inner.ended is ended:
-            waits += _waits_of(inner, child, run_id)
+            waits += _waits_of(inner, child, run_id, canceled=canceled)
         if ended or not inner.ended:
-            waits += await _waits_inside(inner, child, journal, ended=ended)
+            waits += await _waits_inside(inner, child, journal, ended=ended, canceled=canceled)
     return waits
 
 

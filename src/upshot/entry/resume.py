@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from secrets import token_hex
 from typing import Any, NamedTuple, TypeVar, cast
 
@@ -109,6 +109,21 @@ async def fold_new_events(
             past.show = masking_reader(secrets, event)
         whole = await with_seed(read(event), seeds_of(journal), past)
         read_event(past, whole)
+
+
+async def runs_above(
+    past: RunState, run_id: str, journal: Journal
+) -> AsyncIterator[tuple[RunState, str]]:
+    """Yield the logs and ids of the runs around a child run, the nearest first."""
+    inner, inner_id = past, run_id
+    while inner.started is not None and inner.started.parent_run_id:
+        outer, outer_id = RunState(), inner.started.parent_run_id
+        await fold_new_events(outer, outer_id, journal)
+        if inner_id not in outer.children:
+            # The caller named this parent, or its log is elsewhere.
+            return
+        yield outer, outer_id
+        inner, inner_id = outer, outer_id
 
 
 async def with_settlements(result: AgentResult[T], journal: Journal) -> AgentResult[T]:

@@ -39,6 +39,7 @@ from upshot.entry.resume import (
     read_begun,
     read_children,
     read_past,
+    runs_above,
     with_settlements,
 )
 from upshot.entry.run_lease import (
@@ -75,20 +76,13 @@ from upshot.state.stored_events import result_of
 
 async def left_behind(past: RunState, run_id: str, journal: Journal) -> tuple[RunWarning, ...]:
     """Return a warning if the run continues although its parent run has ended."""
-    inner, inner_id = past, run_id
-    while inner.started is not None and inner.started.parent_run_id:
-        outer, outer_id = RunState(), inner.started.parent_run_id
-        await fold_new_events(outer, outer_id, journal)
-        if inner_id not in outer.children:
-            # The caller named this parent, or its log is elsewhere.
-            return ()
+    async for outer, outer_id in runs_above(past, run_id, journal):
         if outer.ended:
             message = (
                 f"run {run_id} continues, but run {outer_id}, which started it, has "
                 "ended: nothing there reads its result"
             )
             return (RunWarning(code="outer_run_ended", message=message, origin=Origin.CALLER),)
-        inner, inner_id = outer, outer_id
     return ()
 
 

@@ -64,6 +64,7 @@ from upshot.contract.tool_calls import (
 )
 from upshot.contract.usage import Cost, Usage
 from upshot.state.child_runs import bare_id, child_of, step_of
+from upshot.state.run_effects import waiting_child
 from upshot.state.run_state import RunState
 
 Kind: TypeAlias = Literal["model", "tool", "step", "mark"]
@@ -436,6 +437,9 @@ class Activity:
         for pending in event.result.pending:
             # Questions of child runs are logged there, so they have no number yet.
             self._number(pending)
+        for start in self.state.begun.values():
+            if child := waiting_child(self.state, self.run_id, start):
+                self._end(f"tool {start.call.id}", at_s, Ended("waits", "plain", f"for {child}"))
         for key in list(self._open):
             self._end(key, at_s, CUT_OFF)
 
@@ -497,6 +501,9 @@ class Activity:
 
     def _step_settled(self, event: StepSettled, at_s: float) -> None:
         ended = Ended("done", "good") if event.error is None else ending_of_error(event.error)
+        spent = self.state.children.get(child_of(event.key) or "")
+        if spent is not None and spent.pending:
+            ended = Ended("waits")
         self._end(f"step {event.key}", at_s, ended)
 
     # -- rows

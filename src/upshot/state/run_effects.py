@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from msgspec.structs import replace
 
 from upshot.contract.base.enums import Effect, worst_effect
+from upshot.contract.events import ToolStarted
 from upshot.contract.result import ChildRun, RunEffect
 from upshot.state.child_runs import Spent, child_id, origins_of
 from upshot.state.run_state import RunState
@@ -101,10 +102,28 @@ def effect_of_child(state: RunState, run_id: str, key: str) -> Effect | None:
         run_id: The parent run.
         key: The key of the child run.
     """
+    child = _child_with(state, run_id, key)
+    if not child:
+        return None
+    spent = state.children[child] or state.children_found.get(child)
+    return _UNKNOWN if spent is None else worst_effect(one.state for one in spent.effects)
+
+
+def waiting_child(state: RunState, run_id: str, start: ToolStarted) -> str:
+    """Return the child run that a call started and that waits for answers; "" for none.
+
+    Args:
+        state: The state of the parent run.
+        run_id: The parent run.
+        start: The start of the call, which has no outcome.
+    """
+    child = _child_with(state, run_id, start.idempotency_key)
+    spent = state.children.get(child)
+    return child if spent is not None and spent.pending else ""
+
+
+def _child_with(state: RunState, run_id: str, key: str) -> str:
+    """Return the child run with *key*, "" if it never started."""
     origins = [] if state.started is None else origins_of(state.started.options)
-    for parent in (run_id, *origins):
-        child = child_id(parent, key)
-        if child in state.children:
-            spent = state.children[child] or state.children_found.get(child)
-            return _UNKNOWN if spent is None else worst_effect(one.state for one in spent.effects)
-    return None
+    ids = (child_id(parent, key) for parent in (run_id, *origins))
+    return next((child for child in ids if child in state.children), "")

@@ -421,8 +421,11 @@ class Toolbox:
     def pending_of(self, call_id: str) -> tuple[Pending, ...]:
         """Return what a parked call waits for: its own question, or those of the agent it runs."""
         agent = self._state.agents.get(call_id)
-        own = (one for one in self.pending if getattr(one, "call_id", "") == call_id)
-        return tuple(own) if agent is None else agent.waits
+        if agent is not None:
+            return agent.waits
+        # A call of a child run may have the same id.
+        asked = (one for one in self.pending if not one.run_id)
+        return tuple(one for one in asked if getattr(one, "call_id", "") == call_id)
 
     def is_waiting(self, call_id: str) -> bool:
         """Whether a call is parked."""

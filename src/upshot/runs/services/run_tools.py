@@ -7,7 +7,6 @@ from functools import partial
 import msgspec
 
 from upshot.contract.base.enums import DeniedReason, Effect
-from upshot.contract.base.structs import JsonObject
 from upshot.contract.events import Event, ToolSettled, ToolStarted, Warned
 from upshot.contract.model_calls import ModelRequest, ModelResponse
 from upshot.errors import Misuse
@@ -19,10 +18,10 @@ from upshot.runs.services.model_caller import call_model
 from upshot.runs.services.unknown_effects import judge_unknown
 from upshot.state.child_runs import CHAIN_OPTION, child_id
 from upshot.state.run_effects import effect_of_child
-from upshot.state.turns import Turn
 from upshot.tools.artifacts import READER_NAME
 from upshot.tools.call_state import CallState
 from upshot.tools.gates.pipeline import Denial
+from upshot.tools.gates.standard_gates import EarlierTurnCalls
 from upshot.tools.provenance.call_judge import sayings_of
 from upshot.tools.provenance.saying import Saying
 from upshot.tools.toolbox import Toolbox
@@ -78,7 +77,7 @@ def _make_toolbox(context: RunContext) -> Toolbox:
         said=log.sayings,
         declared=context.state.declared,
         acts=context.acts,
-        earlier_calls=() if plan.turn is None else _earlier_calls(plan.turn),
+        earlier_calls=_earlier_calls(context),
         unknown=partial(judge_unknown, context),
         is_checked=True,
     )
@@ -114,9 +113,15 @@ def _is_of_user(plan: Plan) -> bool:
     return not parent or plan.run_id == child_id(CHAIN_OPTION, parent)
 
 
-def _earlier_calls(turn: Turn) -> list[tuple[str, JsonObject, str]]:
-    """Return the writes of earlier turns that the conversation's messages do not contain."""
-    return [(one.tool_name, one.arguments, one.state) for one in turn.earlier]
+def _earlier_calls(context: RunContext) -> EarlierTurnCalls:
+    """Return the writes of earlier turns that the conversation's messages do not contain.
+
+    A child run makes them again as little as the run that has the turn.
+    """
+    turn, parent = context.plan.turn, context.parent
+    own = () if turn is None else turn.earlier
+    calls = tuple((one.tool_name, one.arguments, one.state) for one in own)
+    return calls if parent is None else (*calls, *_earlier_calls(parent.context))
 
 
 class _RunLog:
