@@ -25,6 +25,7 @@ from upshot.contract.model_calls import (
 from upshot.contract.result import AgentResult
 from upshot.contract.run_control import Interrupt
 from upshot.errors import Misuse
+from upshot.runs.partial_output import PartialOutput
 from upshot.runs.recorder import listeners_of
 from upshot.runs.release import release
 from upshot.runs.session import Session
@@ -71,6 +72,7 @@ class LiveRun(Generic[T]):
         self._is_waited_for = False
         self._last_missed: RunEvent | None = None
         self._wake: asyncio.Event | None = asyncio.Event() if watch else None
+        self._answer = PartialOutput(session.plan.output)
         if not is_guest:
             for listener in listeners_of(session.plan):
                 session.context.recorder.listen(listener)
@@ -223,6 +225,24 @@ class LiveRun(Generic[T]):
         async for piece in text_of(self._events()):
             yield piece
 
+    def partial(self) -> T | None:
+        """Return what has arrived of the answer, as an object of the agent's ``output_type``.
+
+        It is the largest prefix of the answer that is valid for the type: an element that is still
+        incomplete is left out if the type refuses it as it is. So a field that the type requires
+        must have begun before there is any value, and fields with defaults come one by one. A
+        type's own validators run at each call, and what they refuse is left out too. For a JSON
+        Schema it is what has arrived of the JSON, not validated; without a type, the text.
+
+        It is about the last reply of the run's own model, as far as it was received, and may be
+        ahead of the events that a reader got. A reply that broke off or was not accepted, and a
+        reply with tool calls, count for nothing.
+
+        Returns:
+            The value; None before anything is known. Only the result of the run is the answer.
+        """
+        return self._answer.value()
+
     async def _events(self) -> AsyncIterator[Event]:
         if self._wake is None:
             raise Misuse("this run keeps no events: use start(...) to watch one")
@@ -252,6 +272,7 @@ class LiveRun(Generic[T]):
 
     def _enqueue(self, event: Event) -> None:
         """Queue *event* for the reader; never raises and never waits."""
+        self._answer.add(event)
         if isinstance(event, _PIECES):
             if self._deltas >= MAX_WAITING_DELTAS:
                 # Drop deltas so that a slow reader does not fill the memory. Durable events are

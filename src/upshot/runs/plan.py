@@ -193,11 +193,19 @@ class OutputType:
     Attributes:
         schema: JSON Schema of the answer; None for plain text.
         is_text: Whether any text is a valid answer.
+        is_schema: Whether the user gave the JSON Schema, and the answer is plain JSON.
     """
 
-    def __init__(self, schema: JsonObject | None, build: Callable[[Json], object]) -> None:
+    def __init__(
+        self,
+        schema: JsonObject | None,
+        build: Callable[[Json], object],
+        *,
+        is_schema: bool = False,
+    ) -> None:
         self.schema = schema
         self.is_text: bool = schema is None
+        self.is_schema: bool = is_schema
         self._build = build
 
     @classmethod
@@ -275,7 +283,7 @@ def _of_schema(schema: JsonObject, what: str) -> OutputType:
             raise ValueError("; ".join(faults))
         return value
 
-    return OutputType(schema, check)
+    return OutputType(schema, check, is_schema=True)
 
 
 def _of_type(output_type: Any, what: str) -> OutputType:
