@@ -80,3 +80,22 @@ def test_a_run_that_is_worked_on_is_listed_with_its_process(command: Command) ->
 def test_nothing_to_list_is_said(command: Command) -> None:
     named("1")
     assert command("work", "desk.py", "--list")[2] == "no run is due, and none is worked on\n"
+
+
+def test_schedules_are_listed(command: Command) -> None:
+    named("1")
+    assert command("schedules", "desk.py")[2] == (
+        "the App has no schedules: give it some with app.schedule()\n"
+    )
+    with Path("desk.py").open("a", encoding="utf-8") as file:
+        file.write(
+            "from datetime import datetime, UTC\n"
+            "app.schedule('daily', 'clerk', 'Look.', cron='0 9 * * *')\n"
+            "app.schedule('late', 'clerk', 'Look.', at=datetime(2999, 1, 1, tzinfo=UTC))\n"
+        )
+    _, out, _ = command("schedules", "desk.py")
+    heading, daily, late = out.splitlines()
+    assert heading.split() == "schedule agent when next (UTC) last run missed".split()
+    assert daily.split() == "daily clerk cron 0 9 * * * in UTC".split()
+    assert late.split()[:4] == "late clerk at 2999-01-01".split()
+    assert "cron 0 9 * * * in UTC" in command("schedules", "desk.py", "--json")[1]

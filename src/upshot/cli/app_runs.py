@@ -29,6 +29,7 @@ from upshot.contract.model_calls import Request
 from upshot.errors import Misuse, need_of_extra
 from upshot.fleet.app import App
 from upshot.fleet.notifier import notifying
+from upshot.fleet.schedules import ScheduleState
 from upshot.fleet.worker import Worker
 from upshot.journal.lease_holder import LeaseHolder
 from upshot.journal.sql.sql_journal import SqlJournal
@@ -178,6 +179,31 @@ async def _list(terminal: Terminal, app: App) -> int:
         lines += [line, Text(f"  left here: {clean(why)}")] if why else [line]
     terminal.say_rows(lines)
     return 0
+
+
+async def list_schedules(terminal: Terminal, *, target: str, journal: str) -> int:
+    """Print when each schedule of a file's App runs next, when it last did, and what it missed."""
+    app, _ = app_of(target, journal)
+    async with app:
+        states = await app.schedule_states()
+    if terminal.as_json:
+        terminal.answer(states)
+        return 0
+    rows = [("schedule", "agent", "when", "next (UTC)", "last run", "missed")]
+    for one in states:
+        next = "" if one.next is None else f"{one.next:%Y-%m-%d %H:%M:%S}"
+        last = "" if one.last is None else one.last.run_id
+        rows.append((one.name, clean(one.agent_id), one.rule, next, last, _missed(one)))
+    if states:
+        terminal.say_rows(plain_table(rows))
+    else:
+        terminal.tell("the App has no schedules: give it some with app.schedule()")
+    return 0
+
+
+def _missed(state: ScheduleState) -> str:
+    since = state.missed_since
+    return "" if since is None else f"{state.missed} since {since:%Y-%m-%d %H:%M:%S}"
 
 
 def _holder_name(holder: LeaseHolder) -> str:

@@ -217,6 +217,18 @@ def work(**options: Any) -> int:
     return run_command(app_runs.work_on_app, **options)
 
 
+@upshot.command(short_help="List the schedules of an App.")
+@APP
+@JOURNAL_OF_APP
+@JSON
+def schedules(**options: Any) -> int:
+    """List when each schedule of an App runs next, its last run, and what was missed since then.
+
+    Workers submit these runs; without one, nothing is submitted.
+    """
+    return run_command(app_runs.list_schedules, **options)
+
+
 @upshot.command(short_help="Serve the console and the protocols of an App.")
 @APP
 @JOURNAL_OF_APP

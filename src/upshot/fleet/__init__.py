@@ -9,6 +9,7 @@ journal and returns; any process that claims the run works on it. The parts:
 - ``worker`` has ``Worker``, which works on many due runs at once until it is stopped, and counts
   how often its process dies while working on the same run.
 - ``verifier`` lets a worker call the ``verify`` of tools again about unknown effects.
+- ``schedules`` lets workers submit runs by the clock.
 - ``submission`` turns a request and its options into data that a journal can store, and back.
 
 The life of a submitted run: ``submit`` puts it into the list of runs as queued, under its final
@@ -35,4 +36,5 @@ from upshot.lazy import lazy_imports
 with lazy_imports(globals()):
     from upshot.fleet.app import App as App
     from upshot.fleet.restate import restate_service as restate_service
+    from upshot.fleet.schedules import Scheduled as Scheduled, ScheduleState as ScheduleState
     from upshot.fleet.submission import SubmitOptions as SubmitOptions

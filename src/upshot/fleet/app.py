@@ -13,7 +13,7 @@ from collections.abc import (
     Sequence,
 )
 from contextlib import AsyncExitStack
-from datetime import datetime
+from datetime import datetime, timedelta
 from inspect import signature
 from typing import TYPE_CHECKING, Any, Self, TypeAlias, Unpack, cast
 
@@ -54,9 +54,20 @@ from upshot.entry.run_handle import RunHandle, handle_of
 from upshot.entry.run_lease import is_at_work
 from upshot.entry.session_setup import KnownRun, begin, check_again, has_log
 from upshot.errors import JournalError, Misuse, need_of_extra
+from upshot.fleet.schedules import (
+    Ask,
+    Missed,
+    Schedule,
+    Scheduler,
+    ScheduleState,
+    make_rule,
+    make_schedule,
+)
 from upshot.fleet.submission import (
+    MOMENT,
     AppOptions,
     SubmitOptions,
+    check_at,
     check_data,
     digest_of,
     from_data,
@@ -109,7 +120,6 @@ _NAMED = Allowed("an agent of the App, or its id", (str, Agent))
 _WHOLE = Allowed("a whole number", (int,), but=(bool,))
 _NOTIFY = Allowed("a function of the items", methods=("__call__",))
 _STRING = Allowed("a string", (str,))
-_MOMENT = Allowed("a moment, such as datetime.now(UTC)", (datetime, type(None)))
 _DIGEST_CHARS = 12
 # How often a request may be handed over, as in run_with_handoffs.
 _DEPTH = 8
@@ -143,6 +153,7 @@ class App:
         agents: The agents by id, with those that they hand over to.
         journal: The journal of the runs; may be set until it is opened.
         version: The code's name.
+        schedules: The schedules by name; see ``schedule``.
 
     Raises:
         Misuse: An argument is wrong, or two agents have one id.
@@ -188,6 +199,7 @@ class App:
         self.agents: Mapping[str, Agent[Any]] = AgentRegistry(_check_agents(agents), None).by_id
         self.journal: Where | None = journal
         self.version: str = _digest(self.agents.values()) if version is None else version
+        self.schedules: dict[str, Schedule] = {}
         self._notify = notify
         self._secrets: tuple[str, ...] = tuple(secrets)
         given["secrets"] = self._secrets
@@ -297,6 +309,55 @@ class App:
                 f"{kept.run_id}: give each request its own key"
             )
         return RunHandle(kept.run_id, journal)
+
+    def schedule(
+        self,
+        name: str,
+        agent: Agent[Any] | str,
+        request: Ask,
+        *,
+        cron: str | None = None,
+        every: timedelta | None = None,
+        at: datetime | Sequence[datetime] | None = None,
+        tz: str = "UTC",
+        missed: Missed = "latest",
+        overlap: bool = False,
+        **options: Unpack[SubmitOptions],
+    ) -> None:
+        """Submit a run at certain moments, while a worker of the App works; call it before.
+
+        However many workers there are, each moment gets one run, ``NAME-20261128T090000Z``. Its
+        attribute ``schedule`` is a ``Scheduled``: the moment, and how many were missed before it.
+
+        Args:
+            name: Names the schedule in the journal; up to 60 letters, digits, ".", "_" and "-".
+            agent: An agent of the App, or its id.
+            request: What is asked, or a function of the ``Scheduled`` that returns it.
+            cron: Five fields, such as "0 9 * * MON-FRI"; needs the extra ``cron``.
+            every: From a second on; ``timedelta(hours=1)`` is each full hour, since 1970 in UTC.
+            at: One moment or several, timezone-aware.
+            tz: The time zone of *cron*.
+            missed: How many runs moments get that passed while no worker was there: "latest" is
+                one, for the latest; "all" is one each, for the latest 100; "skip" is none for what
+                is over a minute late.
+            overlap: Whether to submit while the previous run has not ended; otherwise it is missed.
+            options: As for ``submit``.
+
+        Raises:
+            Misuse: An argument is wrong, or another schedule has the name.
+        """
+        rule, id = make_rule(name, cron, every, at, tz), self.agent_of(agent).id
+        made = make_schedule(name, id, request, rule, missed, overlap=overlap, options=options)
+        if self.schedules.setdefault(name, made) is not made:
+            raise Misuse(f"the App has a schedule {name!r} already: give each one its own name")
+
+    async def schedule_states(self) -> tuple[ScheduleState, ...]:
+        """Return when each schedule runs next, when it last did, and what it missed.
+
+        Raises:
+            JournalError: The journal cannot be read.
+        """
+        return await Scheduler(cast("Any", self)).states()
 
     async def run(self, run_id: str) -> RunHandle:
         """Return the handle of a run of the journal, whichever process works on it.
@@ -482,7 +543,7 @@ class App:
             Misuse: An argument is wrong, or the inbox has no such item.
             JournalError: The journal cannot be read or written.
         """
-        check_argument("until", until, _MOMENT)
+        check_argument("until", until, MOMENT)
         await put_off(run_id, item_id, until, by, needs_shared(await self.open()))
 
     async def runs(
@@ -837,10 +898,3 @@ def _digest(agents: Iterable[Agent[Any]]) -> str:
         known = known_of(agent)
         facts.append((agent.spec(), [tool.version for tool in known.tools or ()]))
     return hashlib.sha256(encode(facts)).hexdigest()[:_DIGEST_CHARS]
-
-
-def check_at(at: object) -> None:
-    """Check the moment at which a run becomes due."""
-    check_argument("at", at, _MOMENT)
-    if isinstance(at, datetime) and at.utcoffset() is None:
-        raise Misuse("at has no time zone: give an aware moment, such as datetime.now(UTC)")

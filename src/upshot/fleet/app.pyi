@@ -9,7 +9,7 @@ from collections.abc import (
     MutableMapping,
     Sequence,
 )
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Literal, Self, TypeAlias
 
 from starlette.applications import Starlette
@@ -39,6 +39,7 @@ from upshot.entry.annotations import Grant
 from upshot.entry.handoff_loop import OnLive
 from upshot.entry.replay_run import Replay
 from upshot.entry.run_handle import RunHandle
+from upshot.fleet.schedules import Ask, Missed, Schedule, ScheduleState
 from upshot.journal.shared import DueRun, InboxItem
 from upshot.models.prices import Prices
 from upshot.runs.limits.pacer import Pacer
@@ -90,6 +91,7 @@ class App:
         agents: The agents by id, with those that they hand over to.
         journal: The journal of the runs; may be set until it is opened.
         version: The code's name.
+        schedules: The schedules by name; see ``schedule``.
 
     Raises:
         Misuse: An argument is wrong, or two agents have one id.
@@ -98,6 +100,7 @@ class App:
     agents: Mapping[str, Agent[Any]]
     journal: Where | None
     version: str
+    schedules: dict[str, Schedule]
     def __init__(
         self,
         agents: Iterable[Agent[Any]],
@@ -190,6 +193,71 @@ class App:
                 has a run with the request's run_id, or *key* was used for another request
                 (conflict).
             JournalError: The journal cannot be written.
+        """
+    def schedule(
+        self,
+        name: str,
+        agent: Agent[Any] | str,
+        request: Ask,
+        *,
+        cron: str | None = None,
+        every: timedelta | None = None,
+        at: datetime | Sequence[datetime] | None = None,
+        tz: str = "UTC",
+        missed: Missed = "latest",
+        overlap: bool = False,
+        artifacts: Sequence[str] = ...,
+        attributes: Mapping[str, Any] = ...,
+        budget: Budget = ...,
+        history: Sequence[Message] = ...,
+        if_waiting: Literal["refuse", "tell"] = ...,
+        max_attempts: int = ...,
+        model: str = ...,
+        policy: Policy = ...,
+        quotas: Sequence[Quota] = ...,
+        remember: bool = ...,
+        retry: Retry | None = ...,
+        settings: ModelSettings = ...,
+    ) -> None:
+        """Submit a run at certain moments, while a worker of the App works; call it before.
+
+        However many workers there are, each moment gets one run, ``NAME-20261128T090000Z``. Its
+        attribute ``schedule`` is a ``Scheduled``: the moment, and how many were missed before it.
+
+        Args:
+            name: Names the schedule in the journal; up to 60 letters, digits, ".", "_" and "-".
+            agent: An agent of the App, or its id.
+            request: What is asked, or a function of the ``Scheduled`` that returns it.
+            cron: Five fields, such as "0 9 * * MON-FRI"; needs the extra ``cron``.
+            every: From a second on; ``timedelta(hours=1)`` is each full hour, since 1970 in UTC.
+            at: One moment or several, timezone-aware.
+            tz: The time zone of *cron*.
+            missed: How many runs moments get that passed while no worker was there: "latest" is
+                one, for the latest; "all" is one each, for the latest 100; "skip" is none for what
+                is over a minute late.
+            overlap: Whether to submit while the previous run has not ended; otherwise it is missed.
+            artifacts: Channels whose messages become artifacts of the result.
+            attributes: Free JSON for engine, tools and hooks.
+            budget: Limits.
+            history: Messages that come before the request.
+            if_waiting: While another turn of the conversation waits for answers, "refuse" waits
+                too, "tell" starts all the same.
+            max_attempts: The number of attempts that deciders may ask for.
+            model: "provider:name".
+            policy: Rules on tools, in place of those of the App.
+            quotas: Caps that runs share, in addition to those of the App.
+            remember: Whether the run is a turn of its conversation.
+            retry: How failed model calls are retried.
+            settings: Settings of model calls.
+
+        Raises:
+            Misuse: An argument is wrong, or another schedule has the name.
+        """
+    async def schedule_states(self) -> tuple[ScheduleState, ...]:
+        """Return when each schedule runs next, when it last did, and what it missed.
+
+        Raises:
+            JournalError: The journal cannot be read.
         """
     async def run(self, run_id: str) -> RunHandle:
         """Return the handle of a run of the journal, whichever process works on it.
@@ -574,6 +642,3 @@ class App:
         Args:
             run: A due run; it is not claimed.
         """
-
-def check_at(at: object) -> None:
-    """Check the moment at which a run becomes due."""

@@ -15,6 +15,7 @@ from urllib.parse import quote, urlsplit
 from upshot.contract.base.checks import Allowed, check_argument
 from upshot.errors import JournalError, Misuse, need_of_extra
 from upshot.fleet.app import App, AsgiApp, AsgiEvent
+from upshot.fleet.schedules import Scheduler
 from upshot.fleet.worker import Worker
 from upshot.journal.shared import DueRun, needs_shared
 from upshot.journal.watching import DUE
@@ -237,11 +238,13 @@ class RestateDriver:
         """Send due runs; at the end leave the runs in progress to others, and close the App."""
         async with self._app:
             sweep = asyncio.create_task(self._sweep())
+            schedules = asyncio.create_task(Scheduler(self._app).work())
             try:
                 yield
             finally:
                 sweep.cancel()
-                await asyncio.wait({sweep, self.begin_end()})
+                schedules.cancel()
+                await asyncio.wait({sweep, schedules, self.begin_end()})
                 await self._ingress.aclose()
 
     def begin_end(self) -> asyncio.Task[bool]:

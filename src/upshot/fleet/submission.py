@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
 from typing import Any, Literal, TypedDict, cast
 
 import msgspec
 from msgspec.structs import replace
 
 from upshot.contract.agent import ToolItem
-from upshot.contract.base.checks import did_you_mean
+from upshot.contract.base.checks import Allowed, check_argument, did_you_mean
 from upshot.contract.base.json_values import UnserializableError, to_free_json
 from upshot.contract.base.secrets import MARKS_OPTION
 from upshot.contract.base.structs import JsonObject
@@ -120,6 +121,7 @@ _HOMES: Mapping[str, str] = {
     "resume_from": "to start from a checkpoint, use run(..., resume_from=...)",
     "secrets": "name them in App(secrets=...)",
 }
+MOMENT = Allowed("a moment, such as datetime.now(UTC)", (datetime, type(None)))
 # A name that no log uses, so that equal requests have equal digests wherever they are submitted.
 _FIXED = "submission"
 
@@ -216,3 +218,10 @@ def lifted(new: Submission, secrets: Sequence[str]) -> Submission:
             "same ones"
         )
     return found.mask(new)
+
+
+def check_at(at: object) -> None:
+    """Check the moment at which a run becomes due."""
+    check_argument("at", at, MOMENT)
+    if isinstance(at, datetime) and at.utcoffset() is None:
+        raise Misuse("at has no time zone: give an aware moment, such as datetime.now(UTC)")

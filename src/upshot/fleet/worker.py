@@ -28,6 +28,7 @@ from upshot.entry.resume import read_begun
 from upshot.entry.session_setup import begin_to_end, continue_run
 from upshot.errors import JournalError, Misuse
 from upshot.fleet.app import App
+from upshot.fleet.schedules import Scheduler
 from upshot.fleet.verifier import Verifier
 from upshot.journal.event_codec import logger
 from upshot.journal.lease_holder import LeaseHolder, RunHeld
@@ -151,6 +152,7 @@ class Worker:
         with needs_shared(journal).watch(DUE) as watch:
             listening = asyncio.create_task(self._listen(watch))
             verifying = asyncio.create_task(Verifier(self._app).work())
+            submitting = asyncio.create_task(Scheduler(self._app).work())
             try:
                 while not self._is_stopping:
                     self._wake.clear()
@@ -163,6 +165,7 @@ class Worker:
             finally:
                 listening.cancel()
                 verifying.cancel()
+                submitting.cancel()
                 is_clean = await self.drain()
         return is_clean
 
