@@ -71,7 +71,7 @@ def _converted(text: str, path: str, pages: dict[str, str], shown: dict[str, str
 
     parts = FENCED.split(text)
     for at, part in enumerate(parts):
-        # Sphinx knows no diagrams of Mermaid: it shows their text.
+        # What `upshot graph` prints: GitHub draws it, the site shows its text.
         parts[at] = part.replace("```mermaid", "```text", 1) if at % 2 else LINK.sub(link, part)
     return "".join(parts)
 

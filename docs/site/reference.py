@@ -120,7 +120,7 @@ def home_of() -> dict[str, tuple[str, str]]:
 def topic_page(page: str) -> str:
     """Return the Markdown of a page of the reference."""
     topic, names = REFERENCE[page], _pages()[page]
-    parts = [f"# {topic.title}", _about(topic)]
+    parts = [f"# {_heading(topic)}", _about(topic)]
     if topic.package != "upshot":
         doc = _docstring_of(topic.package)
         parts += [_linked(doc.partition("\n\n")[0])] if doc else []
@@ -130,6 +130,11 @@ def topic_page(page: str) -> str:
     for name, one in names.items():
         parts += [f"## {anchor_of(page, name)}", *_described(name, one)]
     return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _heading(topic: Topic) -> str:
+    """The title, marked where a guide has the same one: the search lists both."""
+    return f"{topic.title} (API)" if topic.package == "upshot" else topic.title
 
 
 def _about(topic: Topic) -> str:

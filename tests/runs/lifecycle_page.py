@@ -3,19 +3,32 @@
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 from pathlib import Path
 
-from upshot.runs.session import ROWS, diagram
+from upshot.runs.session import BROKEN, ROWS, Phase
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "lifecycle.md"
 
 
 def drawn(page: str) -> str:
     """*page* with its diagram and its table as they should be."""
-    page = _put(page, "diagram", f"```mermaid\n{diagram()}\n```")
+    page = _put(page, "diagram", f"```text\n{diagram()}\n```")
     rows = (f"| {row.source} | {row.cue} | {row.target} | {row.when} |" for row in ROWS)
     table = "\n".join(("| in | cue | then | when |", "| --- | --- | --- | --- |", *rows))
     return _put(page, "table", table)
+
+
+def diagram() -> str:
+    """The phases from top to bottom; beside each, the cues that lead to another phase."""
+    lines = list[str]()
+    for phase, following in pairwise(one for one in Phase if one is not Phase.PARKED):
+        # Every phase can break, which the text below the diagram says once.
+        rows = [row for row in ROWS if row.source is phase and row.cue is not BROKEN]
+        usual = next(row for row in rows if row.target is following)
+        others = ", ".join(f"{row.cue} -> {row.target}" for row in rows if row is not usual)
+        lines += [f"{phase:<14}{others}".rstrip(), f"  | {usual.cue}"]
+    return "\n".join([*lines, f"{Phase.SETTLED}"])
 
 
 def _put(page: str, mark: str, text: str) -> str:

@@ -19,7 +19,6 @@ from upshot.runs.session import (
     Phase,
     cue_of_ending,
     cue_of_verdict,
-    diagram,
 )
 
 WORKING = [phase for phase in Phase if phase not in FINAL]
@@ -93,5 +92,4 @@ def test_a_revision_needs_an_attempt_that_is_left(
 
 def test_the_page_shows_the_table_as_it_is() -> None:
     page = PAGE.read_text()
-    assert diagram() in page
     assert page == drawn(page), "write it anew: python -m tests.runs.lifecycle_page"

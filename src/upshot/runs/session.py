@@ -7,7 +7,7 @@ the table maps phase and cue to the next phase. Nothing else knows the order of 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from enum import StrEnum
 from functools import partial
 from typing import Any, NamedTuple
@@ -221,19 +221,6 @@ def reason_against(verdict: Verdict, status: Status) -> str:
     if verdict.error is None and (verdict.word, status) in _COMMITS:
         return ""
     return (verdict.word == "discard" and verdict.why) or str(status)
-
-
-def diagram() -> str:
-    """Return the table as a Mermaid state diagram."""
-    return "\n".join(_diagram_lines())
-
-
-def _diagram_lines() -> Iterator[str]:
-    yield "stateDiagram-v2"
-    yield f"    [*] --> {FIRST}"
-    for row in ROWS:
-        yield f"    {row.source} --> {row.target}: {row.cue}"
-    yield f"    {Phase.SETTLED} --> [*]"
 
 
 _PARKED = Status.INPUT_REQUIRED
