@@ -16,7 +16,7 @@ def test_the_nearest_tests_come_first() -> None:
 
 
 def test_a_page_concerns_no_test() -> None:
-    assert nearest_tests(["docs/web.md"]) == []
+    assert nearest_tests(["docs/serve.md"]) == []
 
 
 def test_it_stops_when_its_time_is_over() -> None:

@@ -106,18 +106,11 @@ REFERENCE = {
 
 # Pages of docs/ by their stem; "index" is README.md, and the others of the project are in capitals.
 NAVIGATION = {
-    "Start": ["index", "effects", "tutorial", "comparison"],
-    "Protect effects": ["ledger", "gateway", "guard"],
+    "Start": ["index", "effects", "tutorial"],
+    "Protect effects": ["ledger", "gateway", "guard", "comparison"],
     "Build agents": ["tools", "models", "conversation", "journal", "policy", "hooks", "quotas"],
     "Control the flow": ["engines", "graph", "machine", "handoff"],
-    "Serve and operate": [
-        "serve",
-        "web",
-        "protocols",
-        "app",
-        "production",
-        "telemetry",
-    ],
+    "Serve and operate": ["serve", "protocols", "app", "production", "telemetry"],
     "Integrate and test": ["adapters", "schema", "testing", "simulator"],
     "Reference": ["result", "events", "options", "cli", "names", "glossary", "api/index"],
     "How it works": ["lifecycle", "architecture", "CONTRIBUTING"],

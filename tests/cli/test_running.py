@@ -25,7 +25,7 @@ def streamed(event: Event, *, tty: bool) -> str:
     out = kind()
     stream = TextStream(Terminal(out=out, err=kind()))
     for one in stamped([(0, TextDelta(text="one")), (0, event), (0, TextDelta(text="two"))]):
-        stream.take(one)
+        stream.add(one)
     return out.getvalue()
 
 
@@ -50,7 +50,7 @@ def test_text_that_is_void_is_said_to_be_so() -> None:
     stream = TextStream(Terminal(out=out, err=err))
     cut = (0, TextDelta(text="Half")), (0, ModelRetried(turn=1))
     for one in stamped([*cut, (0, ModelRetried(turn=1))]):
-        stream.take(one)
+        stream.add(one)
     # What comes whole now is printed at the end.
     assert not stream.wrote
     assert (out.getvalue(), err.getvalue().count("is void")) == ("Half\n", 1)

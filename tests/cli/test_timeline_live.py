@@ -53,7 +53,7 @@ async def test_each_step_is_told_once_when_it_ends(monkeypatch: pytest.MonkeyPat
     screen = terminal()
     async with Progress(Activity(), screen, "lines") as progress:
         for event in stamped(a_whole_run()):
-            progress.take(event)
+            progress.add(event)
     assert isinstance(screen.err.file, io.StringIO)
     assert screen.err.file.getvalue().splitlines() == [
         f" {RUN_ID}",
@@ -70,7 +70,7 @@ async def test_no_progress_writes_nothing_and_still_tells_the_story() -> None:
     screen, activity = terminal(), Activity()
     async with Progress(activity, screen, "none") as progress:
         for event in stamped(a_whole_run()):
-            progress.take(event)
+            progress.add(event)
     assert isinstance(screen.err.file, io.StringIO)
     assert screen.err.file.getvalue() == ""
     assert activity.status == "completed"
@@ -83,7 +83,7 @@ async def test_a_moving_picture_leaves_only_the_steps_behind(
     screen = terminal(tty=True)
     async with Progress(Activity(), screen, "live") as progress:
         for event in stamped(a_whole_run()):
-            progress.take(event)
+            progress.add(event)
     assert isinstance(screen.err.file, io.StringIO)
     assert "429 rate_limit" in screen.err.file.getvalue()
 

@@ -126,7 +126,7 @@ def test_the_artifact_of_a2a_is_emptied_until_the_next_piece_or_the_end(events: 
 
 def test_a_response_is_done_with_the_text_that_counts(events: list[Any]) -> None:
     fold = responses.Fold("r", -1)
-    told: list[Any] = [one for event in events for _, one in fold.take(event, "The whole.")]
+    told: list[Any] = [one for event in events for _, one in fold.add(event, "The whole.")]
     (done,) = [one["text"] for one in told if one["type"] == "response.output_text.done"]
     (item,) = [one for one in fold.items if one["type"] == "message"]
     content: Any = item["content"]

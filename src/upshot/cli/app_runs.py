@@ -116,7 +116,7 @@ async def work_on_app(
         worker, loop = Worker(app, **options), asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, worker.stop)
-        terminal.tell(f"working on {', '.join(app.agents)}, version {app.version}")
+        terminal.report(f"working on {', '.join(app.agents)}, version {app.version}")
         feed = _feed_socket() if is_fed else None
         async with notifying(app, notify_url, console_url):
             is_clean = await (worker.work() if feed is None else worker.work_on_each(feed))
@@ -171,7 +171,7 @@ async def _list(terminal: Terminal, app: App) -> int:
         rows.append((one.run_id, clean(one.agent_id), state, why, since))
         whys.append(await app.why_left(one))
     if len(rows) == 1:
-        terminal.tell("no run is due, and none is worked on")
+        terminal.report("no run is due, and none is worked on")
         return 0
     lines: list[Text] = []
     for line, why in zip(plain_table(rows), whys, strict=True):
@@ -261,7 +261,7 @@ async def serve_app(
     await app.open()
     shown = f"[{host}]" if ":" in host else host
     url = f"http://{shown}:{listening.getsockname()[1]}{sign_in.path}"
-    terminal.tell(f"serving {', '.join(app.agents)}, version {app.version}; Ctrl-C ends it")
+    terminal.report(f"serving {', '.join(app.agents)}, version {app.version}; Ctrl-C ends it")
     terminal.hint(url)
     if opens:
         webbrowser.open(url)
@@ -281,7 +281,7 @@ async def serve_mcp(terminal: Terminal, *, target: str, journal: str, no_work: b
     app, _ = app_of(target, journal)
     user = User(user_name() or "local")
     async with app, nullcontext() if no_work else working(app):
-        terminal.tell(f"serving {', '.join(app.agents)} over standard input and output")
+        terminal.report(f"serving {', '.join(app.agents)} over standard input and output")
         await serve_stdio(Site(app, user=lambda _: user), user)
     return 0
 
@@ -320,7 +320,7 @@ async def run_gateway(
     listening = listen(host, port)
     shown = f"[{host}]" if ":" in host else host
     async with serve_http(config, user, [shown], sign_in) as application:
-        terminal.tell(f"serving {', '.join(config.servers)}; Ctrl-C ends it")
+        terminal.report(f"serving {', '.join(config.servers)}; Ctrl-C ends it")
         terminal.hint(f"http://{shown}:{listening.getsockname()[1]}/mcp")
         # The file names the proxies by their own addresses, which no header may replace.
         return await serve_until_stopped(application, listening, proxy_headers=False)

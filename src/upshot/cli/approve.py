@@ -64,7 +64,7 @@ class Editing:
         arguments = _parse(text)
         tools = self._tools(pending.tool_name)
         if not tools:
-            self._terminal.tell(
+            self._terminal.report(
                 Text(f"not checked: the tool {pending.tool_name} is not found", "yellow")
             )
             return arguments
@@ -83,7 +83,7 @@ class Editing:
         except Misuse as error:
             if self._is_sure:
                 raise
-            self._terminal.tell(Text(str(error), "yellow"))
+            self._terminal.report(Text(str(error), "yellow"))
             return []
         launch = self._launching.launch
         found = [*_tools_of(agent, options.get("tools") or ())]
@@ -325,9 +325,9 @@ def _effect_fields(pending: PendingEffect, width: int) -> Iterator[Text]:
     for name, at in (("began", pending.started_at), ("ended", pending.ended_at)):
         if at is not None:
             yield from _field(name, moment(at), width)
-    for name, said in (("said", pending.error), ("idempotency key", pending.idempotency_key)):
-        if said:
-            yield from _field(name, said, width)
+    for name, text in (("said", pending.error), ("idempotency key", pending.idempotency_key)):
+        if text:
+            yield from _field(name, text, width)
 
 
 def _doubt_text(doubt: Doubt) -> str:
@@ -412,7 +412,9 @@ async def answer_run(
     editing = Editing(launching, terminal, is_sure=goes_on)
     answers = given.read(waiting, editing)
     if not answers:
-        terminal.tell(*(Text(line, UNKNOWN_STYLE) for line in effect_lines(activity, is_dead=True)))
+        terminal.report(
+            *(Text(line, UNKNOWN_STYLE) for line in effect_lines(activity, is_dead=True))
+        )
         if terminal.as_json:
             terminal.answer(activity.pending)
             return EXIT_CODES[Status.INPUT_REQUIRED]
@@ -421,8 +423,8 @@ async def answer_run(
         terminal.hint(*_hints(waiting, run_id, journal))
         return EXIT_CODES[Status.INPUT_REQUIRED]
     if not goes_on:
-        told = await answer_parked(run_id, answers, journal=where)
-        if late := [one.reason for one in told if isinstance(one, Outdated)]:
+        receipts = await answer_parked(run_id, answers, journal=where)
+        if late := [one.reason for one in receipts if isinstance(one, Outdated)]:
             raise Misuse("; ".join(late))
         terminal.hint(f"{who}: {then}")
         return 0
@@ -479,9 +481,9 @@ def _ask(
     """Show the questions, and ask for answers if there is a user at the terminal."""
     asks = is_attended(terminal)
     answers: list[AnyAnswer] = []
-    terminal.tell(*show_origin(activity, width=terminal.err.width))
+    terminal.report(*show_origin(activity, width=terminal.err.width))
     for number, one in waiting.items.items():
-        terminal.tell(*show_question(number, one, width=terminal.err.width))
+        terminal.report(*show_question(number, one, width=terminal.err.width))
         if asks:
             found = (
                 _ask_for_call(one, editing, terminal, by)
@@ -504,7 +506,7 @@ def _ask_for_answer(pending: Pending, terminal: Terminal, by: str) -> AnyAnswer 
     while text := _prompt("answer (empty: later)"):
         if not choices or text in choices:
             return Answer(pending.id, text, by=by)
-        terminal.tell(Text(f"choose one of {', '.join(choices)}", "yellow"))
+        terminal.report(Text(f"choose one of {', '.join(choices)}", "yellow"))
     return None
 
 
@@ -532,14 +534,14 @@ def _ask_for_call(
 
 def _edit(call: PendingApproval, editing: Editing, terminal: Terminal) -> JsonObject | None:
     """Ask for other arguments; None if there are none that fit."""
-    terminal.tell(Text(visible(f"now: {encode(call.arguments).decode()}")))
+    terminal.report(Text(visible(f"now: {encode(call.arguments).decode()}")))
     text = _prompt("all arguments as JSON (empty: none)")
     if not text:
         return None
     try:
         return editing.read(text, call)
     except Misuse as error:
-        terminal.tell(Text(clean_lines(str(error)), "yellow"))
+        terminal.report(Text(clean_lines(str(error)), "yellow"))
         return None
 
 

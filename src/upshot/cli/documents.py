@@ -21,7 +21,7 @@ from upshot.cli.loading import (
     choose,
     is_machine,
     load_agent,
-    shown,
+    relative_path,
 )
 from upshot.cli.terminal import MISUSE, Terminal
 from upshot.contract.agent import Agent
@@ -50,7 +50,7 @@ def check_file(terminal: Terminal, *, target: str, tools: Sequence[str]) -> int:
     """Check the file that *target* names, and print what is wrong with it."""
     named = Target(target)
     check_path(named.file)
-    file = shown(named.file)
+    file = relative_path(named.file)
     try:
         faults, about = _findings(named, [Path(one).absolute() for one in tools])
     except Misuse as error:
@@ -93,7 +93,7 @@ def _undeclared_arguments(agent: AnyAgent, path: Path) -> list[MachineFault]:
                 found = f"{tool.name}: the argument {name!r} is not declared"
                 wanted = f'arguments={{"{name}": ...}}; with Policy(taint="values") it costs '
                 wanted += _cost(fields[name])
-                mark = Mark(shown(path))
+                mark = Mark(relative_path(path))
                 faults.append(MachineFault(mark, found, wanted, "warning", "undeclared_argument"))
     return faults
 
@@ -101,14 +101,14 @@ def _undeclared_arguments(agent: AnyAgent, path: Path) -> list[MachineFault]:
 def _cost(schema: JsonObject) -> str:
     """Describe the questions that an argument of this *schema* costs."""
     is_flag = schema.get("type") == "boolean"
-    said = "users do not write true or false" if is_flag else _WORD_FOR_WORD
+    reason = "users do not write true or false" if is_flag else _WORD_FOR_WORD
     given = "each call that gives it" if "default" in schema else "each call"
-    return f"a question at {given} after untrusted words, {said}"
+    return f"a question at {given} after untrusted words, {reason}"
 
 
 def _to_cli_fault(fault: MachineFault) -> MachineFault:
     mark = fault.mark
-    named = mark._replace(file=shown(Path(mark.file))) if mark.file else mark
+    named = mark._replace(file=relative_path(Path(mark.file))) if mark.file else mark
     severity = "fault" if fault.kind in _SURE else fault.severity
     return fault._replace(mark=named, severity=severity)
 
@@ -122,8 +122,8 @@ def _missing_faults(target: Target, files: Sequence[Path]) -> list[MachineFault]
         with redirect_stdout(sys.stderr):
             load_agent(target, files)
     except Misuse as error:
-        mark = Mark(shown(target.file))
-        wanted = f"all of it in {', '.join(shown(file) for file in files)}"
+        mark = Mark(relative_path(target.file))
+        wanted = f"all of it in {', '.join(relative_path(file) for file in files)}"
         return [MachineFault(mark, str(error), wanted, kind="missing")]
     return []
 
@@ -221,7 +221,9 @@ def _drawn(target: Target) -> str:
     if path.suffix == ".py":
         return choose(target, "graph or machine", _subject).to_mermaid()
     if path.suffix not in AGENT_FILES:
-        raise Misuse(f"{shown(path)}: give a file that ends in .py, {', '.join(AGENT_FILES)}")
+        raise Misuse(
+            f"{relative_path(path)}: give a file that ends in .py, {', '.join(AGENT_FILES)}"
+        )
     if is_machine(path):
         return load_machine(path).to_mermaid()
     graph = Graph.from_data(_read(path), functions=_Anything(_function), agents=_Anything(Agent))
@@ -247,12 +249,14 @@ def _read(path: Path) -> Mapping[str, Any]:
     faults: list[MachineFault] = []
     # JSON is YAML too, and this reader limits what aliases can expand to.
     text = path.read_bytes().decode("utf-8-sig", "replace")
-    piece = read_yaml(text, faults, file=shown(path))
+    piece = read_yaml(text, faults, file=relative_path(path))
     if faults:
         raise Misuse(str(faults[0]))
     made = None if piece is None else plain(piece)
     if not isinstance(made, dict) or "nodes" not in made:
-        raise Misuse(f"{shown(path)} is neither a machine, which has states, nor a graph: nodes")
+        raise Misuse(
+            f"{relative_path(path)} is neither a machine, which has states, nor a graph: nodes"
+        )
     return made
 
 

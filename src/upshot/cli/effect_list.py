@@ -59,13 +59,13 @@ async def list_effects(
         terminal.answer(shown)
         return 0
     if not shown:
-        terminal.tell("no effect is unknown" if unknown else "there are no such effects")
+        terminal.report("no effect is unknown" if unknown else "there are no such effects")
         return 0
     terminal.say_rows(_rows(shown, SYSTEM_CLOCK.now(), terminal.free_width))
     if len(found) > len(shown):
-        terminal.tell(f"there are more: --limit shows more than {limit}")
+        terminal.report(f"there are more: --limit shows more than {limit}")
     if shown[0].state == "unknown":
-        terminal.tell("Settle what may have happened, once you have looked:")
+        terminal.report("Settle what may have happened, once you have looked:")
         words = ("effects", "settle", _short_id(shown[0]), "--applied")
         terminal.hint(command_line(*words, journal=journal))
     return 0
@@ -86,11 +86,11 @@ async def settle_effect(
         entry = await find_effect(ledger, wanted)
         by = by or user_name()
         known = await settle(ledger, entry.id, applied=applied, by=by, note=note)
-    said = clean(f"{known} was settled as {known.state}{_settled_text(known)}")
-    terminal.answer(known, said)
+    line = clean(f"{known} was settled as {known.state}{_settled_text(known)}")
+    terminal.answer(known, line)
     is_so = (known.state == "applied") == applied
     if not is_so:
-        terminal.tell("the first answer counts: yours was not used")
+        terminal.report("the first answer counts: yours was not used")
     return 0 if is_so else 1
 
 
@@ -107,9 +107,9 @@ async def check_effect(terminal: Terminal, *, wanted: str, target: str, journal:
     known = found.effect
     terminal.answer(found, clean(f"{known} is {known.state}{_settled_text(known)}"))
     if not terminal.as_json:
-        terminal.tell(clean(found.said))
+        terminal.report(clean(found.said))
         if found.seen is not None:
-            terminal.tell(f"seen: {clean(encode(found.seen).decode())}")
+            terminal.report(f"seen: {clean(encode(found.seen).decode())}")
     return 1 if known.state == "unknown" else 0
 
 
@@ -143,13 +143,13 @@ def _verify(terminal: Terminal, path: str, anchor: str) -> int:
         try:
             head = check_receipts(file)
         except BrokenReceipts as error:
-            terminal.tell(f"{path}: {error}")
+            terminal.report(f"{path}: {error}")
             return 1
     if anchor:
         with _open_file("--anchor", anchor) as file:
             is_kept = any(f'"{head.digest}"' in line for line in file)
         if not is_kept:
-            terminal.tell(
+            terminal.report(
                 f"{path}: {anchor} has another head: lines were removed, or written again"
             )
             return 1

@@ -217,8 +217,8 @@ def plain_table(rows: Sequence[Sequence[str]]) -> Iterator[Text]:
 # The stored status of runs that are shown with another word.
 _SHOWN_FOR = {SUSPENDED: RUNNING, DIED: RUNNING, RUNNING_OR_DIED: RUNNING, FORKED: RUNNING}
 # The statuses that the journal itself can filter by.
-_TOLD = ("queued", "due", "parked", "ended", *(status.value for status in Status))
-STATUSES = (RUNNING, *_SHOWN_FOR, LEFT_BEHIND, *_TOLD)
+_GIVEN = ("queued", "due", "parked", "ended", *(status.value for status in Status))
+STATUSES = (RUNNING, *_SHOWN_FOR, LEFT_BEHIND, *_GIVEN)
 
 
 async def show_run(
@@ -302,7 +302,7 @@ async def _write_page(
         Path(file).write_text(page, "utf-8", "surrogatepass")
     except OSError as error:
         raise Misuse(f"{file} cannot be written: {error.strerror}: name another file") from error
-    terminal.tell(f"wrote {clean(file)}")
+    terminal.report(f"wrote {clean(file)}")
     return 0
 
 
@@ -376,7 +376,7 @@ async def list_runs(
         if is_more:
             terminal.hint(f"these are the first {limit}: give --limit N for more, 0 for all")
     else:
-        terminal.tell(
+        terminal.report(
             f"{safe_place(journal)} has no runs" + (f" that are {status}" if status else "")
         )
     return 0
@@ -390,7 +390,7 @@ async def _runs_shown_as(
     filters: RunFilters,
 ) -> list[RunSummary]:
     """Return the first runs that are shown with *status*, at most *limit*."""
-    if status is None or status in _TOLD:
+    if status is None or status in _GIVEN:
         return [*await log.runs(status, **{**filters, "limit": limit})]
     # Whether a run died or was left behind is not stored: each candidate is checked.
     stored = [_SHOWN_FOR.get(status, RUNNING)]
@@ -506,7 +506,7 @@ def _to_json(activity: Activity) -> dict[str, Any]:
             "duration_ms": round(activity.length_s * 1000),
         }
     request = "" if activity.started is None else activity.started.request.text
-    answered = {id: said for (run_id, id, _), said in activity.answered.items() if not run_id}
+    answered = {id: answer for (run_id, id, _), answer in activity.answered.items() if not run_id}
     more = {"request": request, "answered": answered, "timeline": _timeline(activity)}
     return {**known, **more}
 
@@ -539,7 +539,7 @@ async def list_conversations(terminal: Terminal, *, journal: str, limit: int) ->
     elif listed:
         terminal.say_rows(plain_table([_CONVERSATIONS, *map(_conversation, listed)]))
     else:
-        terminal.tell(f"{journal} has no conversations")
+        terminal.report(f"{journal} has no conversations")
     return 0
 
 
@@ -562,13 +562,13 @@ async def list_inbox(terminal: Terminal, *, journal: str, conversation: str, lim
         terminal.answer(items)
     elif items:
         for line in await _unknown_in(where, dict.fromkeys(item.run_id for item in items)):
-            terminal.tell(Text(line, UNKNOWN_STYLE))
+            terminal.report(Text(line, UNKNOWN_STYLE))
         for item in items:
             asked = clean(pending_text(item.pending), _MAX_ASKED)
             terminal.say(f"{item.run_id}  {clean(item.agent_id)}  {asked}")
         terminal.hint(f"answer: {command_line('inbox', items[0].run_id, journal=journal)}")
     else:
-        terminal.tell("nothing waits for an answer")
+        terminal.report("nothing waits for an answer")
     return 0
 
 
@@ -620,7 +620,7 @@ async def prune_runs(
         f"{verb} {count(len(removed.run_ids), 'run')} and {outputs} ({removed.size_bytes} bytes)",
     )
     for run_id, reason in [] if terminal.as_json else [*removed.kept.items()][:_MAX_SHOWN]:
-        terminal.tell(clean(f"{run_id} stays: {reason}"))
+        terminal.report(clean(f"{run_id} stays: {reason}"))
     return 0
 
 
@@ -630,8 +630,8 @@ async def redact_conversation(
     """Redact a conversation, and print how many runs that changed."""
     async with open_journal(existing_journal(journal), create=False) as log:
         run_ids = await log.redact(conversation=conversation, by=by)
-    said = f"redacted {count(len(run_ids), 'run')} of {clean(conversation)}"
-    terminal.answer(run_ids, said)
+    line = f"redacted {count(len(run_ids), 'run')} of {clean(conversation)}"
+    terminal.answer(run_ids, line)
     return 0
 
 
@@ -653,7 +653,7 @@ async def show_health(terminal: Terminal, *, journal: str) -> int:
     else:
         # Not wrapped, so that the place can be copied.
         terminal.put(f"{found.place}\n")
-        terminal.say(*(Text(f"{name:<9} {clean(said)}") for name, said in _health_rows(found)))
+        terminal.say(*(Text(f"{name:<9} {clean(text)}") for name, text in _health_rows(found)))
     return 0 if found.is_writable else 1
 
 
@@ -688,7 +688,7 @@ def salvage_journal(terminal: Terminal, *, journal: str, new_path: str) -> int:
         f"{count(salvaged.artifacts, 'stored output')}",
     )
     for damage in () if terminal.as_json else salvaged.damages[:_MAX_SHOWN]:
-        terminal.tell(clean(f"run {damage.run_id} ends after event {damage.sound_to}"))
+        terminal.report(clean(f"run {damage.run_id} ends after event {damage.sound_to}"))
     return 0
 
 
@@ -740,15 +740,15 @@ def _event_text(event: Event, state: RunState) -> str:
             return f"{call.name} {_json(arguments)} ({call.id})"
         case ToolSettled(record=record):
             ended = ending_of_tool(record.outcome)
-            said = outcome_to_model_content(record.outcome)
-            return f"{record.tool_name} ({record.call_id}) {ended.word}: {said}"
+            content = outcome_to_model_content(record.outcome)
+            return f"{record.tool_name} ({record.call_id}) {ended.word}: {content}"
         case ApprovalRequested(pending=pending):
             return pending_text(pending)
         case ApprovalAnswered():
             return _json(event.answer)
         case RunSettled(result=result):
-            said = result.error.message if result.error is not None else result.content or ""
-            return f"{result.status}: {said}"
+            content = result.error.message if result.error is not None else result.content or ""
+            return f"{result.status}: {content}"
         case _:
             return _other_fields(event)
 

@@ -139,13 +139,13 @@ def load_agent(target: Target, modules: Sequence[Path] = ()) -> AnyAgent:
     check_path(path)
     if path.suffix in AGENT_FILES:
         if target.name:
-            raise Misuse(f"{shown(path)} holds one agent: leave out {':' + target.name!r}")
+            raise Misuse(f"{relative_path(path)} holds one agent: leave out {':' + target.name!r}")
         if is_machine(path):
             return machine_agent(path, [import_file(file) for file in modules])
         return read_agent_file(path)
     if path.suffix != ".py":
         known = ", ".join((".py", *AGENT_FILES))
-        raise Misuse(f"{shown(path)} is not an agent's file: give one that ends in {known}")
+        raise Misuse(f"{relative_path(path)} is not an agent's file: give one that ends in {known}")
     read = instance_of(Agent, AgentSpec)
     return choose(target, "agent", read, hint=": define one, agent = upshot.Agent(...)")
 
@@ -185,12 +185,12 @@ def load_tools(files: Sequence[Path]) -> list[Tool]:
         values = vars(import_file(path)).values()
         found = [cast("Tool", value) for value in values if isinstance(value, Tool)]
         if not found:
-            raise Misuse(f"{shown(path)} has no tools: mark functions with @upshot.tool")
+            raise Misuse(f"{relative_path(path)} has no tools: mark functions with @upshot.tool")
         tools += found
     return tools
 
 
-def shown(path: Path) -> str:
+def relative_path(path: Path) -> str:
     """Return a path as the user would write it from the current folder."""
     try:
         return str(path.relative_to(Path.cwd()))
@@ -203,11 +203,13 @@ def check_path(path: Path) -> None:
     if path.is_file():
         return
     if path.is_dir():
-        raise Misuse(f"{shown(path)} is a folder: give a file in it, such as agent.py:agent")
+        raise Misuse(
+            f"{relative_path(path)} is a folder: give a file in it, such as agent.py:agent"
+        )
     folder = path.parent
     others = [p.name for p in folder.iterdir()] if folder.is_dir() else []
     hint = did_you_mean(path.name, others)
-    raise Misuse(f"there is no file {shown(path)}{hint and ': ' + hint}")
+    raise Misuse(f"there is no file {relative_path(path)}{hint and ': ' + hint}")
 
 
 def choose(
@@ -233,7 +235,7 @@ def choose(
         for name, value in values.items()
         if not name.startswith("__") and (one := read(value)) is not None
     }
-    path, there = shown(target.file), ", ".join(sorted(found))
+    path, there = relative_path(target.file), ", ".join(sorted(found))
     if target.name in found:
         return found[target.name]
     if target.name:
@@ -262,13 +264,13 @@ def import_file(path: Path) -> ModuleType:
     name = path.stem if path.stem not in sys.modules else f"_upshot_file_{path.stem}"
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
-        raise Misuse(f"{shown(path)} cannot be imported")
+        raise Misuse(f"{relative_path(path)} cannot be imported")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     try:
         spec.loader.exec_module(module)
     except SyntaxError as error:
-        where = shown(Path(error.filename or path))
+        where = relative_path(Path(error.filename or path))
         raise Misuse(f"{where}, line {error.lineno}: {error.msg}") from error
     except (Exception, SystemExit) as error:
         # Boundary to a user's file: whatever it raises is reported in one sentence.
@@ -280,7 +282,7 @@ def _place(path: Path, error: BaseException) -> str:
     """Return the file and its last line in the traceback of *error*."""
     frames = traceback.extract_tb(error.__traceback__)
     lines = [frame.lineno for frame in frames if frame.filename == str(path)]
-    return f"{shown(path)}, line {lines[-1]}" if lines else shown(path)
+    return f"{relative_path(path)}, line {lines[-1]}" if lines else relative_path(path)
 
 
 class Launch(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -147,8 +147,8 @@ async def read_activity(journal: Journal, run_id: str) -> Activity:
     if activity.result is not None:
         activity.result = await with_settlements(activity.result, journal)
     # Answers that were placed and that no session has read yet.
-    for wish in await unlogged_answers(activity.state, run_id, journal):
-        event = answered(wish.answer, activity.state)
+    for placed in await unlogged_answers(activity.state, run_id, journal):
+        event = answered(placed.answer, activity.state)
         activity.add(replace(event, run_id=run_id, seq=activity.state.seq))
     return activity
 

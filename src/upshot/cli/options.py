@@ -163,8 +163,8 @@ def names_agent(work: F) -> F:
     )
     @wraps(work)
     def command(**options: Any) -> int:
-        said = {name: options.pop(name) for name in Asked.__dataclass_fields__}
-        return work(asked=Asked(**said), **options)
+        asked = {name: options.pop(name) for name in Asked.__dataclass_fields__}
+        return work(asked=Asked(**asked), **options)
 
     return cast("F", command)
 

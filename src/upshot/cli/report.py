@@ -201,11 +201,11 @@ def _facts(
     if result is not None and result.error is not None and not activity.pending:
         yield "error", error_text(result.error, result.status), "red"
     for pending in activity.pending:
-        said = activity.answered.get(key_of(pending))
-        if said is None:
+        answer = activity.answered.get(key_of(pending))
+        if answer is None:
             yield "waits for", pending_text(pending), "yellow"
         else:
-            yield "answered", clean(f"{_asked_text(pending)}: {said}", _MAX_TEXT_CHARS), "green"
+            yield "answered", clean(f"{_asked_text(pending)}: {answer}", _MAX_TEXT_CHARS), "green"
     for warning in activity.warnings:
         yield "warning", clean(f"{warning.code}: {warning.message}", _MAX_TEXT_CHARS), "yellow"
     for artifact in activity.state.stored:
@@ -399,13 +399,13 @@ def print_result(
     elif not streamed:
         answer = result.output if result.success else result.content
         print_answer(answer, terminal, markdown=shown.markdown)
-    terminal.tell(*(Text(line, UNKNOWN_STYLE) for line in effect_lines(activity, is_dead=True)))
+    terminal.report(*(Text(line, UNKNOWN_STYLE) for line in effect_lines(activity, is_dead=True)))
     if result.error is not None:
         style = status_style(result.status)
-        terminal.tell(*(Text(line, style) for line in _outcome_lines(result, result.error)))
+        terminal.report(*(Text(line, style) for line in _outcome_lines(result, result.error)))
         terminal.hint(*_next_commands(result, journal))
     elif summary:
-        terminal.tell("", _summary(result, terminal, activity.length_s))
+        terminal.report("", _summary(result, terminal, activity.length_s))
     return EXIT_CODES[result.status]
 
 

@@ -60,7 +60,7 @@ class TextStream:
         self._at_line_start = True
         self._is_in_reply = False
 
-    def take(self, event: Event) -> None:
+    def add(self, event: Event) -> None:
         """Write the text of a delta; the end of a reply, or other output, ends its line."""
         if isinstance(event, TextDelta) and event.text:
             self._terminal.put(event.text)
@@ -74,7 +74,7 @@ class TextStream:
             if isinstance(event, ModelRetried) and self._is_in_reply:
                 # What was printed cannot be erased.
                 self.wrote = False
-                self._terminal.tell(Text(_VOID, "yellow"))
+                self._terminal.report(Text(_VOID, "yellow"))
             if isinstance(event, ModelReplied | ModelRetried):
                 self._is_in_reply = False
 
@@ -101,22 +101,22 @@ async def attend(
     activity = Activity()
     progress = Progress(activity, terminal, mode, stopping=lambda: live.stopping)
 
-    def tell(line: str) -> None:
+    def report(line: str) -> None:
         if stream is not None:
             stream.end_line()
-        progress.tell(Text(line, "yellow"))
+        progress.print_line(Text(line, "yellow"))
 
-    with stop_signals(live, tell, is_redrawn=mode == "live"):
+    with stop_signals(live, report, is_redrawn=mode == "live"):
         async with progress:
             async for event in live:
                 if path_of(event):
                     # An event of a child run, which is shown as one step.
                     continue
                 if stream is not None:
-                    stream.take(event)
+                    stream.add(event)
                 if isinstance(event, StepStarted | StepSettled) and mode != "none":
                     await _name_inner(event.key, activity, journal)
-                progress.take(event)
+                progress.add(event)
         result = await live.result()
     if stream is not None:
         stream.end_line()
@@ -187,7 +187,7 @@ async def resume_agent(
         stack.enter_context(launching.folder())
         if launching.lost_folder:
             gone = launching.lost_folder
-            terminal.tell(f"the folder {gone} of the run is gone: it continues in this one")
+            terminal.report(f"the folder {gone} of the run is gone: it continues in this one")
         agent, options = launching.loaded
         opened = open_model(launch.model, agent, base_url=launch.base_url)
         options["model"] = await stack.enter_async_context(opened)
@@ -226,7 +226,7 @@ async def show_live(
     result, activity = await attend(live, terminal, mode=mode, stream=stream, journal=log)
     streamed = stream is not None and stream.wrote
     if mode != "none" and not streamed:
-        terminal.tell("")
+        terminal.report("")
     return print_result(
         result,
         activity,
@@ -255,8 +255,8 @@ async def stop_run(terminal: Terminal, *, wanted: str, now: bool, reason: str, j
             if (state := await run.state()).ended and state.last_settled is not None:
                 raise Misuse(f"run {run_id} has ended: it is {state.last_settled.result.status}")
             await run.interrupt(InterruptCause.USER_CANCEL, reason)
-    said = f"{run_id} stops at its next safe point, once a process works on it"
-    terminal.answer({"run_id": run_id}, said)
+    line = f"{run_id} stops at its next safe point, once a process works on it"
+    terminal.answer({"run_id": run_id}, line)
     return 0
 
 
@@ -298,6 +298,6 @@ def _lines(replayed: Replay) -> list[str]:
     return lines
 
 
-def _short(said: object) -> str:
-    text = "nothing" if said is None else json.dumps(said, ensure_ascii=False)
+def _short(value: object) -> str:
+    text = "nothing" if value is None else json.dumps(value, ensure_ascii=False)
     return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}..."

@@ -21,7 +21,7 @@ from upshot.runs.task_supervisor import Stopping
 
 _LOOK_S = 0.1
 # The seconds left that are reported where the line cannot be redrawn.
-_TOLD_S = (30, 20, 10, 5, 3, 2, 1)
+_REPORTED_S = (30, 20, 10, 5, 3, 2, 1)
 _MOST_NAMED = 2
 _CAUSES = {
     signal.SIGINT: (InterruptCause.USER_CANCEL, "Ctrl-C"),
@@ -46,22 +46,22 @@ def _first_words(stopping: Stopping) -> str:
 
 @contextmanager
 def stop_signals(
-    live: LiveRun[Any], tell: Callable[[str], None], *, is_redrawn: bool = False
+    live: LiveRun[Any], report: Callable[[str], None], *, is_redrawn: bool = False
 ) -> Generator[None]:
     """Turn signals into stop requests while *live* works.
 
     Args:
         live: The run.
-        tell: Shows one line.
+        report: Shows one line.
         is_redrawn: Whether the countdown is drawn elsewhere, so that only its start is reported.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    loop, stops = asyncio.get_running_loop(), _Stops(live, tell, is_redrawn=is_redrawn)
+    loop, stops = asyncio.get_running_loop(), _Stops(live, report, is_redrawn=is_redrawn)
     before = {number: signal.getsignal(number) for number in _CAUSES}
     for number, why in _CAUSES.items():
-        loop.add_signal_handler(number, stops.take, *why)
+        loop.add_signal_handler(number, stops.receive, *why)
     try:
         yield
     finally:
@@ -76,15 +76,15 @@ class _Stops:
     """What each signal does, in order."""
 
     def __init__(
-        self, live: LiveRun[Any], tell: Callable[[str], None], *, is_redrawn: bool
+        self, live: LiveRun[Any], report: Callable[[str], None], *, is_redrawn: bool
     ) -> None:
         self._live = live
-        self._tell = tell
+        self._report = report
         self._is_redrawn = is_redrawn
         self._received = 0
         self._countdown: asyncio.Task[None] | None = None
 
-    def take(self, cause: InterruptCause, detail: str) -> None:
+    def receive(self, cause: InterruptCause, detail: str) -> None:
         self._received += 1
         if self._received == 1:
             self._live.interrupt(cause, detail)
@@ -98,9 +98,9 @@ class _Stops:
         stopping = self._live.stopping
         if stopping is None:
             return
-        self._tell(_first_words(stopping))
+        self._report(_first_words(stopping))
         if not self._is_redrawn:
-            counting = _count_down(self._live, self._tell, stopping)
+            counting = _count_down(self._live, self._report, stopping)
             self._countdown = asyncio.get_running_loop().create_task(counting)
 
     def close(self) -> None:
@@ -108,12 +108,12 @@ class _Stops:
             self._countdown.cancel()
 
 
-async def _count_down(live: LiveRun[Any], tell: Callable[[str], None], first: Stopping) -> None:
-    """Report the seconds left at the moments of ``_TOLD_S``, each once."""
-    told = ceil(first.left_s)
+async def _count_down(live: LiveRun[Any], report: Callable[[str], None], first: Stopping) -> None:
+    """Report the seconds left at the moments of ``_REPORTED_S``, each once."""
+    last_left = ceil(first.left_s)
     while (stopping := live.stopping) is not None:
         left = ceil(stopping.left_s)
-        if left < told and left in _TOLD_S:
-            told = left
-            tell(f"stopping: {time_left(stopping)}")
+        if left < last_left and left in _REPORTED_S:
+            last_left = left
+            report(f"stopping: {time_left(stopping)}")
         await asyncio.sleep(_LOOK_S)

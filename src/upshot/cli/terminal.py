@@ -127,7 +127,7 @@ class Terminal:
         else:
             self.put(text)
 
-    def tell(self, *lines: RenderableType) -> None:
+    def report(self, *lines: RenderableType) -> None:
         """Write to stderr, laid out for its width."""
         _write(self.err, lambda: _laid_out(self.err, lines))
 

@@ -192,7 +192,7 @@ class Progress:
         self._terminal = terminal
         self._mode: Mode = mode
         self._glyphs = glyphs_for(terminal.err.encoding)
-        self._told = 0
+        self._printed = 0
         self._live: Live | None = None
         self._ticker: asyncio.Task[None] | None = None
 
@@ -217,25 +217,27 @@ class Progress:
             self._live.update(Text(""))
             self._live.stop()
 
-    def take(self, event: Event) -> None:
+    def add(self, event: Event) -> None:
         """Add the next event and show what it changed."""
         self._activity.add(event)
         if self._mode == "none":
             return
         if isinstance(event, RunStarted | RunResumed):
             # Shown first, so that the run can be resumed if the process dies.
-            self.tell(Text(f" {event.run_id}", "dim"))
+            self.print_line(Text(f" {event.run_id}", "dim"))
         ended = self._activity.ended
-        while self._told < len(ended):
-            self.tell(settled_line(ended[self._told], self._terminal.err.width, self._glyphs))
-            self._told += 1
+        while self._printed < len(ended):
+            self.print_line(
+                settled_line(ended[self._printed], self._terminal.err.width, self._glyphs)
+            )
+            self._printed += 1
 
-    def tell(self, line: Text) -> None:
+    def print_line(self, line: Text) -> None:
         """Show one more line, above the part that is redrawn."""
         if self._live is not None:
             self._live.console.print(line)
         else:
-            self._terminal.tell(line)
+            self._terminal.report(line)
 
     async def _tick(self) -> None:
         while True:
@@ -251,8 +253,8 @@ class Progress:
                 *picture(self._activity, now_s=now_s, width=width, glyphs=self._glyphs, frame=frame)
             ]
             if (stopping := self._stopping()) is not None:
-                said = f" stopping: {time_left(stopping)}"
-                lines.append(Text(fit(said, width - 1).rstrip(), "yellow"))
+                notice = f" stopping: {time_left(stopping)}"
+                lines.append(Text(fit(notice, width - 1).rstrip(), "yellow"))
             self._live.update(Text("\n").join(lines), refresh=True)
 
 
@@ -262,8 +264,8 @@ def settled_line(step: Step, width: int, glyphs: Glyphs) -> Text:
     style = STYLES[ended.tone]
     sign = {"good": glyphs.good, "bad": glyphs.bad}.get(ended.tone, glyphs.odd)
     took = "" if step.took_s is None or step.kind == "mark" else duration(step.took_s)
-    said = f"{clean(ended.word)}  {clean(ended.detail)}" if ended.word else clean(ended.detail)
-    return _progress_line((f" {sign} ", style), step, took, (said.strip(), style), width)
+    detail = f"{clean(ended.word)}  {clean(ended.detail)}" if ended.word else clean(ended.detail)
+    return _progress_line((f" {sign} ", style), step, took, (detail.strip(), style), width)
 
 
 def picture(
@@ -283,15 +285,15 @@ def picture(
 def _running_line(step: Step, activity: Activity, now_s: float, width: int, spinner: str) -> Text:
     waits_s = step.start_s - now_s
     if waits_s > 0:
-        said, took = f"waits {duration(waits_s)}", ""
+        detail, took = f"waits {duration(waits_s)}", ""
     else:
-        said, took = _doing(step, activity), duration(now_s - step.start_s)
+        detail, took = _doing(step, activity), duration(now_s - step.start_s)
     # The last column stays free: a full line would wrap while it is drawn.
-    return _progress_line((f" {spinner} ", "cyan"), step, took, (said, "dim"), width - 1)
+    return _progress_line((f" {spinner} ", "cyan"), step, took, (detail, "dim"), width - 1)
 
 
 def _progress_line(
-    sign: tuple[str, str], step: Step, took: str, said: tuple[str, str], width: int
+    sign: tuple[str, str], step: Step, took: str, detail: tuple[str, str], width: int
 ) -> Text:
     """Return a step as one line; on a narrow terminal its name and its text share the width."""
     name_width = max(1, min(_NAME_WIDTH, (width - _TOOK_WIDTH - 6) // 2))
@@ -300,7 +302,7 @@ def _progress_line(
         sign,
         (fit(label_of(step), name_width), "bold" if step.kind == "model" else ""),
         f" {took:>{_TOOK_WIDTH}}  ",
-        (fit(said[0], left).rstrip(), said[1]),
+        (fit(detail[0], left).rstrip(), detail[1]),
         no_wrap=True,
         overflow="crop",
     )

@@ -4,8 +4,8 @@ Their clients send the whole conversation each time. Its earlier messages are ig
 of the last answer is read. It names a run, and so the place in the conversation that the client
 knows, which is checked against the log.
 
-A door reads its requests into ``Said`` and ``answers``, and subclasses ``Writer``, which says what
-each public event becomes.
+A door reads its requests into ``SentMessage`` and ``answers``, and subclasses ``Writer``, which
+says what each public event becomes.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Place(NamedTuple):
     history: Sequence[Message] | None = None
 
 
-class Said(NamedTuple):
+class SentMessage(NamedTuple):
     """What a client says to an agent.
 
     Attributes:
@@ -76,7 +76,7 @@ class Said(NamedTuple):
     is_again: bool = False
 
 
-async def begin_turn(site: Site, user: User, agent_id: str, said: Said) -> RunHandle:
+async def begin_turn(site: Site, user: User, agent_id: str, sent: SentMessage) -> RunHandle:
     """Return the run that a message starts, or the one it started if it is sent again.
 
     Raises:
@@ -84,23 +84,23 @@ async def begin_turn(site: Site, user: User, agent_id: str, said: Said) -> RunHa
         Refused: The user may not start runs of the agent.
         Differs: As for ``place_of``.
     """
-    said = said._replace(chat=await site.conversation_of(user, said.chat))
-    what = encode([said.chat, said.id, said.message]).decode()
+    sent = sent._replace(chat=await site.conversation_of(user, sent.chat))
+    what = encode([sent.chat, sent.id, sent.message]).decode()
     time = 0
     while True:
-        edit = f"{said.edit}\n{time or ''}{what}" if said.edit else ""
+        edit = f"{sent.edit}\n{time or ''}{what}" if sent.edit else ""
         named = encode([user.tenant, user.id, agent_id, what, edit])
         run_id = f"run-{hashlib.sha256(named).hexdigest()[:16]}"
         if not await site.sees(user, run_id):
             break
         run = await site.summary(run_id)
-        if not (said.is_again and run.ended):
+        if not (sent.is_again and run.ended):
             return await site.run_of(user, run_id)
         _check_void([run])
         time += 1
-    place = await place_of(site, user, said.chat, said.answers, edit=edit)
+    place = await place_of(site, user, sent.chat, sent.answers, edit=edit)
     options: dict[str, Any] = {} if place.history is None else {"history": place.history}
-    message = replace(said.message, metadata={_MESSAGE_ID: said.id})
+    message = replace(sent.message, metadata={_MESSAGE_ID: sent.id})
     return await site.submit(
         user,
         agent_id,
@@ -161,7 +161,7 @@ def from_data_url(url: str) -> tuple[bytes, str]:
         raise Misuse("the data of a file is no base64") from None
 
 
-async def asked(handle: RunHandle) -> tuple[str, str]:
+async def request_of(handle: RunHandle) -> tuple[str, str]:
     """Return the id and the text of the message that started a run; "" and "" if there is none."""
     started = (await handle.state()).started
     if started is None:

@@ -277,14 +277,14 @@ class _Console:
             event = ServerSentEvent(encode(view).decode(), id=str(view.head.seq))
             return Part(event, view.revision)
 
-        async def told() -> AsyncGenerator[ServerSentEvent]:
+        async def sent_events() -> AsyncGenerator[ServerSentEvent]:
             watched = self._feeds.watch(("view", run.id), lambda: Feed(changes(), part))
             async with aclosing(watched) as parts:
                 async for one in parts:
                     yield one
             yield ServerSentEvent("{}", event="end")
 
-        return sse(told())
+        return sse(sent_events())
 
     async def events(self, request: Request, user: User) -> object:
         run = await self._site.run_of(user, request.path_params["run"])
@@ -292,13 +292,13 @@ class _Console:
         # A stream cannot be refused once it has started.
         await run.check_place(after)
 
-        async def told() -> AsyncGenerator[ServerSentEvent]:
+        async def sent_events() -> AsyncGenerator[ServerSentEvent]:
             async for event in run.events(after=after, deltas=True):
                 part = 0 if isinstance(event, Unknown) else event.part
                 place = f"{event.run_id}/{event.seq}.{part}"
                 yield ServerSentEvent(encode(event).decode(), id=place)
 
-        return sse(told())
+        return sse(sent_events())
 
     async def event(self, request: Request, user: User) -> object:
         seq: int = request.path_params["seq"]
@@ -318,8 +318,10 @@ class _Console:
         sent = facts_of(events).messages_of(seq)
         known = tuple(one for one in sent if one is not None)
         started = (await run.state()).started
-        told = (started and started.agent.instructions) or ""
-        return replies.SentMessages(instructions=told, messages=known, lacks=len(sent) - len(known))
+        instructions = (started and started.agent.instructions) or ""
+        return replies.SentMessages(
+            instructions=instructions, messages=known, lacks=len(sent) - len(known)
+        )
 
     async def answer(self, request: Request, user: User) -> object:
         given = decode(await request.body(), _Answers)

@@ -144,30 +144,32 @@ class Guard:
         headers = Headers(scope=scope)
         host = headers.get("host", "").lower()
         if _PORT.sub("", host) not in self._hosts:
-            said = f"this site is not reached as {host[:80]!r}: name the host in {_NAMING}"
-            return self._refuse(scope, 421, said)
+            message = f"this site is not reached as {host[:80]!r}: name the host in {_NAMING}"
+            return self._refuse(scope, 421, message)
         origin = headers.get("origin", "").lower()
         if origin and _place_of(origin) != host and origin not in self._origins:
-            said = f"requests of {origin[:80]!r} are not taken: name it in asgi(origins=[...])"
-            return self._refuse(scope, 403, said)
+            message = f"requests of {origin[:80]!r} are not taken: name it in asgi(origins=[...])"
+            return self._refuse(scope, 403, message)
         length = headers.get("content-length", "")
         if length.isdecimal() and int(length[:18]) > self._max_body:
-            said = f"the body has {length[:18]} bytes: at most {self._max_body} are taken"
-            return self._refuse(scope, 413, said)
+            message = f"the body has {length[:18]} bytes: at most {self._max_body} are taken"
+            return self._refuse(scope, 413, message)
         return None
 
-    def _refuse(self, scope: Scope, status: int, said: str) -> JSONResponse:
-        return refusal(self._forms, scope, status, said)
+    def _refuse(self, scope: Scope, status: int, message: str) -> JSONResponse:
+        return refusal(self._forms, scope, status, message)
 
 
-def refusal(forms: Mapping[str, ErrorForm], scope: Scope, status: int, said: str) -> JSONResponse:
+def refusal(
+    forms: Mapping[str, ErrorForm], scope: Scope, status: int, message: str
+) -> JSONResponse:
     """Return the response to a request that no route sees, in the form of its protocol."""
     path = scope["path"].removeprefix(scope.get("root_path", ""))
     headers = {"retry-after": "10"} if status == _TOO_MANY else None
     for prefix, form in forms.items():
         if path.startswith(prefix):
-            return JSONResponse(form(status, said), status, headers)
-    return JSONResponse({"error": said}, status, headers)
+            return JSONResponse(form(status, message), status, headers)
+    return JSONResponse({"error": message}, status, headers)
 
 
 def _place_of(origin: str) -> str:
@@ -178,9 +180,9 @@ def _place_of(origin: str) -> str:
         return ""
 
 
-def rpc_refusal(status: int, said: str) -> JsonObject:
+def rpc_refusal(status: int, message: str) -> JsonObject:
     """Return a refusal in the form of a JSON-RPC error."""
-    return {"jsonrpc": "2.0", "id": None, "error": {"code": -32600, "message": said}}
+    return {"jsonrpc": "2.0", "id": None, "error": {"code": -32600, "message": message}}
 
 
 # -- signing in

@@ -130,14 +130,14 @@ def _to_answered(event: Event, asked: Container[str]) -> PublicEvent | None:
     """Return the answer to what the user was asked; answers to staff's questions are not shown."""
     match event:
         case ApprovalAnswered(answer=answer):
-            bare, told = event.call_id, {"approved": not isinstance(answer, Deny)}
+            bare, answer_form = event.call_id, {"approved": not isinstance(answer, Deny)}
         case QuestionAnswered(id=bare, value=value):
-            told = {"value": value}
+            answer_form = {"value": value}
         case _:
             return None
     # A child run's question may have been asked under its longer id.
     known = [id for id in (bare, f"{event.run_id}/{bare}") if id in asked]
-    return {"kind": "answered", "id": known[0], **told} if known else None
+    return {"kind": "answered", "id": known[0], **answer_form} if known else None
 
 
 async def _view_of(app: App, event: Event, stream: Stream) -> _View:

@@ -486,9 +486,9 @@ class Site:
         Raises:
             Differs: An answer came too late.
         """
-        for told in await self.answer(user, run_id, answers, door=door) if answers else ():
-            if isinstance(told, Outdated):
-                raise Differs(f"the answer came too late: {told.reason}")
+        for receipt in await self.answer(user, run_id, answers, door=door) if answers else ():
+            if isinstance(receipt, Outdated):
+                raise Differs(f"the answer came too late: {receipt.reason}")
 
     async def summary(self, run_id: str) -> RunSummary:
         """Return the line of a run that exists in the list of runs."""
@@ -600,8 +600,8 @@ def sse(events: AsyncIterable[ServerSentEvent]) -> EventSourceResponse:
 
 async def _error_response(_: HTTPConnection, error: Exception) -> Response:
     """Return an error as one sentence."""
-    said = error.detail if isinstance(error, HTTPException) else str(error)
-    return to_json({"error": said}, status_of(error))
+    message = error.detail if isinstance(error, HTTPException) else str(error)
+    return to_json({"error": message}, status_of(error))
 
 
 async def _missing_response(request: HTTPConnection, error: Exception) -> Response:

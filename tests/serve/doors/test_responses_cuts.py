@@ -75,7 +75,7 @@ def _told(log: Sequence[dict[str, Any]], after: int) -> list[dict[str, Any]]:
     return [
         {**told, "sequence_number": number}
         for event in log
-        for number, told in fold.take(event)
+        for number, told in fold.add(event)
         if number > after
     ]
 

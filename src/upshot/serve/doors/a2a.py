@@ -153,10 +153,10 @@ def _status_message(result: AgentResult[Any], ids: Mapping[str, str]) -> JsonObj
     """Return the status message of a task that waits or failed."""
     if result.pending:
         asked = asked_of_user(result.pending)
-        said = [_in_words(item) for item in asked]
+        lines = [_in_words(item) for item in asked]
         if len(asked) < len(result.pending):
-            said.append("It waits for somebody else, who answers elsewhere.")
-        content = [Text("\n".join(said)), *(Data(_to_question(item)) for item in asked)]
+            lines.append("It waits for somebody else, who answers elsewhere.")
+        content = [Text("\n".join(lines)), *(Data(_to_question(item)) for item in asked)]
     elif result.error is not None:
         content = [Text(str(result.error.code))]
     else:
@@ -212,12 +212,12 @@ def _artifact(run_id: str, parts: Sequence[Text | Data]) -> JsonObject:
 def _history(request: Request, answer: str, ids: Mapping[str, str]) -> list[JsonObject]:
     """Return the request, and the answer."""
     asked, task = request.to_message(), ids["taskId"]
-    said = {**to_a2a(Message("user", asked.content)), **ids}
-    said["messageId"] = asked.metadata.get(_MESSAGE_ID) or f"{task}-request"
+    question = {**to_a2a(Message("user", asked.content)), **ids}
+    question["messageId"] = asked.metadata.get(_MESSAGE_ID) or f"{task}-request"
     if not answer:
-        return [said]
+        return [question]
     answered = {**to_a2a(Message("assistant", answer)), **ids, "messageId": f"{task}-answer"}
-    return [said, answered]
+    return [question, answered]
 
 
 def update_of(event: PublicEvent, ids: Mapping[str, str], *, is_open: bool) -> Iterator[JsonObject]:
@@ -256,8 +256,8 @@ def _word_of(task: JsonObject) -> str:
     return cast("dict[str, str]", task["status"])["state"]
 
 
-def _working(said: str, ids: Mapping[str, str]) -> JsonObject:
-    message = {**to_a2a(Message("assistant", said)), **ids}
+def _working(text: str, ids: Mapping[str, str]) -> JsonObject:
+    message = {**to_a2a(Message("assistant", text)), **ids}
     return _status("TASK_STATE_WORKING", SYSTEM_CLOCK.now(), message)
 
 
@@ -356,8 +356,8 @@ class AgentTasks:
             raise _Fault(_PARAMS, "message needs a messageId, and at least one part")
         if message.task_id:
             return await self._answer_task(user, message)
-        said = _to_message(message.parts, self._card().default_input_modes)
-        asked = msgspec.structs.replace(said, metadata={_MESSAGE_ID: message.message_id})
+        content = _to_message(message.parts, self._card().default_input_modes)
+        asked = msgspec.structs.replace(content, metadata={_MESSAGE_ID: message.message_id})
         conversation = message.context_id or new_run_id().replace("run", "context")
         return await self._site.submit(user, self._agent.id, asked, conversation=conversation)
 
@@ -402,8 +402,8 @@ class AgentTasks:
         if state.started is not None and history_length != 0:
             parts = [] if result is None else _answer_parts(result)
             answer = "".join(part.text for part in parts if isinstance(part, Text))
-            said = _history(state.started.request, answer, ids)
-            task["history"] = [*said[-(history_length or len(said)) :]]
+            messages = _history(state.started.request, answer, ids)
+            task["history"] = [*messages[-(history_length or len(messages)) :]]
         return task
 
     async def _updates(
@@ -439,13 +439,13 @@ class AgentTasks:
         """Return the card of the agent, for clients that reach it under *base_url*."""
         card, id = self._card(), self._agent.id
         name = card.name or self._agent.name or id
-        said = card.description or f"The agent {name}."
-        skill = Skill(id=id, name=name, description=said, tags=("agent",))
+        description = card.description or f"The agent {name}."
+        skill = Skill(id=id, name=name, description=description, tags=("agent",))
         form = to_a2a(msgspec.structs.replace(card, skills=card.skills or (skill,)))
         return {
             **form,
             "name": name,
-            "description": said,
+            "description": description,
             "version": __version__,
             "capabilities": {"streaming": True, "pushNotifications": False},
             "supportedInterfaces": [
@@ -513,9 +513,9 @@ def _answers_of(
     """Return the answers in a message: data parts, or one text if one question is asked."""
     answers: list[AnyAnswer] = []
     for part in parts:
-        said = part.get("data")
-        if isinstance(said, dict):
-            answers.append(_answer_of(cast("JsonObject", said), asked))
+        data = part.get("data")
+        if isinstance(data, dict):
+            answers.append(_answer_of(cast("JsonObject", data), asked))
         elif len(asked) == 1 and isinstance(asked[0], PendingQuestion):
             answers.append(Answer(asked[0].id, str(part.get("text", ""))))
         else:
@@ -527,22 +527,22 @@ def _answers_of(
     return answers
 
 
-def _answer_of(said: JsonObject, asked: Sequence[PendingApproval | PendingQuestion]) -> AnyAnswer:
+def _answer_of(data: JsonObject, asked: Sequence[PendingApproval | PendingQuestion]) -> AnyAnswer:
     """Return one answer; an approval is bound to the call that was shown."""
-    item = next((one for one in asked if one.id == said.get("id")), None)
+    item = next((one for one in asked if one.id == data.get("id")), None)
     if item is None:
         known = ", ".join(one.id for one in asked)
         raise _Fault(_PARAMS, f"id names nothing that waits for you: there are {known}")
     if isinstance(item, PendingQuestion):
-        return Answer(item.id, said.get("value"), digest=str(said.get("digest") or ""))
-    decision, digest = said.get("decision"), said.get("digest")
+        return Answer(item.id, data.get("value"), digest=str(data.get("digest") or ""))
+    decision, digest = data.get("decision"), data.get("digest")
     if decision not in ("approve", "deny") or not isinstance(digest, str) or not digest:
         raise _Fault(
             _PARAMS, f"the answer to {item.id} needs its digest, and decision: approve or deny"
         )
     if decision == "approve":
         return Approve(item.id, digest=digest)
-    return Deny(item.id, str(said.get("reason") or ""), digest=digest)
+    return Deny(item.id, str(data.get("reason") or ""), digest=digest)
 
 
 # -- JSON-RPC
@@ -573,8 +573,8 @@ async def _respond(tasks: AgentTasks, request: HttpRequest, user: User) -> Respo
         id = call["id"]
         version = request.headers.get("a2a-version") or request.query_params.get("A2A-Version")
         if version != VERSION:
-            said = version or "missing, which means 0.3"
-            raise _Fault(_NO_VERSION, f"A2A-Version is {said}: this speaks {VERSION}")
+            named = version or "missing, which means 0.3"
+            raise _Fault(_NO_VERSION, f"A2A-Version is {named}: this speaks {VERSION}")
         method, params = _method_of(call)
         result = await method(tasks, user, params)
     except (_Fault, Misuse) as error:

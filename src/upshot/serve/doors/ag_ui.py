@@ -34,9 +34,8 @@ from upshot.contract.user import User
 from upshot.entry.run_handle import RunHandle
 from upshot.errors import JournalError, Misuse
 from upshot.serve.chats import (
-    Said,
+    SentMessage,
     Writer,
-    asked,
     at_questions,
     attachment,
     begin_turn,
@@ -45,6 +44,7 @@ from upshot.serve.chats import (
     is_of,
     newest_of,
     read_to_questions,
+    request_of,
     until_asked,
 )
 from upshot.serve.permissions import Differs
@@ -112,16 +112,16 @@ class _Door:
         self, user: User, agent_id: str, sent: _Input, card: AgentCard
     ) -> AsyncGenerator[JsonObject]:
         """Return the events of the run that the last message starts, or started if it is resent."""
-        said = _to_said(sent, card)
-        await self._check_nothing_asked(user, sent.thread_id, said.id)
+        message = _to_sent_message(sent, card)
+        await self._check_nothing_asked(user, sent.thread_id, message.id)
         try:
-            handle = await begin_turn(self._site, user, agent_id, said)
+            handle = await begin_turn(self._site, user, agent_id, message)
         except Differs:
             if sent.parent_run_id is None:
                 raise
             # The client itself says that it drops what came later.
-            said = said._replace(edit=sent.parent_run_id)
-            handle = await begin_turn(self._site, user, agent_id, said)
+            message = message._replace(edit=sent.parent_run_id)
+            handle = await begin_turn(self._site, user, agent_id, message)
         return self._run(sent, handle, _Answer(handle.id, sent.messages))
 
     async def _check_nothing_asked(self, user: User, thread: str, message_id: str) -> None:
@@ -132,7 +132,7 @@ class _Door:
         handle = await self._site.app.run(newest.run_id)
         items = await self._site.app.inbox(run_id=handle.id, limit=None)
         waits = asked_of_user(item.pending for item in items)
-        if waits and (await asked(handle))[0] != message_id:
+        if waits and (await request_of(handle))[0] != message_id:
             raise Differs("the agent has asked something: answer it by resume, or cancel it there")
 
     async def _resume_run(
@@ -154,7 +154,7 @@ class _Door:
         if run.agent_id != agent_id or not is_of(run.context_id, thread):
             raise Differs("these interrupts are not of this thread: load it again")
         last = sent.messages[-1] if sent.messages else {}
-        if last.get("role") == "user" and last.get("id") != (await asked(handle))[0]:
+        if last.get("role") == "user" and last.get("id") != (await request_of(handle))[0]:
             if run.ended:
                 return await self._turn(user, agent_id, sent, card)
             raise Differs("say it once the run has ended: answers come without a new message")
@@ -195,23 +195,23 @@ class _Door:
             yield _finished_event(sent, {"type": "success"})
             return
         journal = await self._site.app.open()
-        said: list[JsonObject] = []
+        messages: list[JsonObject] = []
         handle = await self._site.app.run(newest.run_id)
         for run in reversed(await journal.runs(context_id=newest.context_id, parent_run_id="")):
             handle = await self._site.app.run(run.run_id)
-            id, text = await asked(handle)
-            said.append({"id": id, "role": "user", "content": text})
+            id, text = await request_of(handle)
+            messages.append({"id": id, "role": "user", "content": text})
             if run.run_id != newest.run_id or newest.ended:
-                answer = _Answer(handle.id, said)
+                answer = _Answer(handle.id, messages)
                 async with aclosing(public_events(self._site.app, handle)) as events:
                     await read_to_questions(self._site.app, handle, events, (), answer.add)
-                said = answer.all
+                messages = answer.all
         if newest.ended:
             yield _started_event(sent)
-            yield _snapshot(said)
+            yield _snapshot(messages)
             yield _finished_event(sent, {"type": "success"})
             return
-        async with aclosing(self._run(sent, handle, _Answer(handle.id, said))) as events:
+        async with aclosing(self._run(sent, handle, _Answer(handle.id, messages))) as events:
             async for event in events:
                 yield event
 
@@ -227,9 +227,9 @@ class _Door:
         if answer.all != sent.messages:
             yield _snapshot(answer.all)
         app = self._site.app
-        told = until_asked(app, handle, events or public_events(app, handle))
-        async with aclosing(told):
-            async for event, stage in told:
+        staged = until_asked(app, handle, events or public_events(app, handle))
+        async with aclosing(staged):
+            async for event, stage in staged:
                 for one in answer.add(event):
                     yield one
                 if stage == "waits":
@@ -392,7 +392,7 @@ def _answer_of(resume: _Resume) -> tuple[str, str, AnyAnswer | None]:
             raise Differs(f"the payload for {id[:80]!r} must be {form}")
 
 
-def _to_said(sent: _Input, card: AgentCard) -> Said:
+def _to_sent_message(sent: _Input, card: AgentCard) -> SentMessage:
     """Return what the last message says."""
     *before, last = sent.messages
     # The id of an answer starts with its run; it has a message for each reply and call.
@@ -400,7 +400,7 @@ def _to_said(sent: _Input, card: AgentCard) -> Said:
         str(one.get("id")).rpartition(".")[0] for one in before if one.get("role") == "assistant"
     ]
     message = _to_message(last.get("content"), card)
-    return Said(sent.thread_id, str(last.get("id") or ""), message, answers)
+    return SentMessage(sent.thread_id, str(last.get("id") or ""), message, answers)
 
 
 def _to_message(content: Any, card: AgentCard) -> Message:

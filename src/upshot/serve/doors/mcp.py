@@ -96,7 +96,7 @@ class _Asked(msgspec.Struct, forbid_unknown_fields=True):
     wait_s: _Seconds | None = None
 
 
-class _Told(msgspec.Struct, forbid_unknown_fields=True):
+class _Continued(msgspec.Struct, forbid_unknown_fields=True):
     """The arguments of ``upshot_continue``."""
 
     run_id: str
@@ -243,10 +243,10 @@ class AgentTools:
     ) -> _Follow:
         """Return the run of a call, after starting or answering it."""
         if agent is None:
-            told = _read(params, _Told)
-            handle = await public_run(self._site, user, told.run_id, "operate")
-            await self._answer(user, handle, _to_questions, told.answers)
-            return _Follow(handle, told.wait_s)
+            continued = _read(params, _Continued)
+            handle = await public_run(self._site, user, continued.run_id, "operate")
+            await self._answer(user, handle, _to_questions, continued.answers)
+            return _Follow(handle, continued.wait_s)
         asked = _read(params, _Asked)
         if params.request_state is None:
             conversation = asked.conversation or None
@@ -256,17 +256,17 @@ class AgentTools:
             return _Follow(handle, asked.wait_s)
         # Access is checked against the run's owner, so the state needs no signature.
         handle = await public_run(self._site, user, params.request_state, "operate")
-        said = params.input_responses or {}
-        is_answered = await self._answer(user, handle, _to_elicited, said)
+        replies = params.input_responses or {}
+        is_answered = await self._answer(user, handle, _to_elicited, replies)
         # Do not show the form again to a user who closed it.
-        return _Follow(handle, asked.wait_s, elicits=is_answered or not said)
+        return _Follow(handle, asked.wait_s, elicits=is_answered or not replies)
 
     async def _answer(
-        self, user: User, handle: RunHandle, answers_of: AnswersOf[V], said: Mapping[str, V]
+        self, user: User, handle: RunHandle, answers_of: AnswersOf[V], replies: Mapping[str, V]
     ) -> bool:
         """Answer what the run waits for; return whether there was anything to answer."""
-        result = await handle.result(0) if said else None
-        answers = answers_of(() if result is None else result.pending, said)
+        result = await handle.result(0) if replies else None
+        answers = answers_of(() if result is None else result.pending, replies)
         if answers:
             await self._site.answer(user, handle.id, answers, door=DOOR)
         return bool(answers)
@@ -301,8 +301,8 @@ class AgentTools:
                     return types.InputRequiredResult(
                         input_requests={**requests}, request_state=handle.id
                     )
-                said = await _elicit(context, requests)
-                if not await self._answer(user, handle, _to_elicited, said):
+                replies = await _elicit(context, requests)
+                if not await self._answer(user, handle, _to_elicited, replies):
                     return _result(user, handle.id, result)
 
     async def _cancel(self, context: Context, params: types.CancelledNotificationParams) -> None:
@@ -330,11 +330,11 @@ def _by_tool(agents: Mapping[str, Agent[Any]]) -> dict[str, Agent[Any]]:
 
 
 def _tool_of(name: str, agent: Agent[Any]) -> types.Tool:
-    said = agent.card.description if agent.card is not None else ""
+    description = agent.card.description if agent.card is not None else ""
     return types.Tool(
         name=name,
         title=agent.name or agent.id,
-        description=said or f"Asks the agent {agent.name or agent.id}.",
+        description=description or f"Asks the agent {agent.name or agent.id}.",
         input_schema=_ASKED,
         output_schema=_result_schema(known_of(agent).output.schema),
     )
@@ -353,8 +353,8 @@ def _read(params: types.CallToolRequestParams, kind: type[V]) -> V:
 def _result(user: User, run_id: str, result: AgentResult[Json] | None) -> types.CallToolResult:
     """Return the result of a call: the state of its run, as text and as structured content."""
     if result is None:
-        said = f"Run {run_id} still works. Call {CONTINUE} with this run_id to follow it on."
-        return _text_result(said, {"run_id": run_id, "status": "running"})
+        summary = f"Run {run_id} still works. Call {CONTINUE} with this run_id to follow it on."
+        return _text_result(summary, {"run_id": run_id, "status": "running"})
     facts: JsonObject = {"run_id": run_id, "status": str(result.status)}
     if result.context_id:
         facts["conversation"] = from_scoped(owner_of(user), result.context_id)
@@ -364,8 +364,8 @@ def _result(user: User, run_id: str, result: AgentResult[Json] | None) -> types.
         return _text_result(_describe_waits(run_id, result.pending), facts)
     if result.error is not None:
         facts["error"] = str(result.error.code)
-        said = f"Run {run_id} ended as {result.status}: {result.error.code}."
-        return _text_result(said, facts, is_error=True)
+        summary = f"Run {run_id} ended as {result.status}: {result.error.code}."
+        return _text_result(summary, facts, is_error=True)
     if not result.committed:
         return _text_result(f"Run {run_id} ended, and its answer was not let pass.", facts)
     text = result.output if isinstance(result.output, str) else result.content
@@ -441,11 +441,11 @@ def _field_of(question: PendingQuestion) -> dict[str, Any]:
     return {"type": "string", "title": "Answer, as JSON"}
 
 
-def _to_questions(pending: Sequence[Pending], said: Mapping[str, Any]) -> list[AnyAnswer]:
+def _to_questions(pending: Sequence[Pending], values: Mapping[str, Any]) -> list[AnyAnswer]:
     """Return the answers in a call of ``upshot_continue``; a model may have written them."""
     open_ = {item.id: item for item in asked_of_user(pending)}
     answers: list[AnyAnswer] = []
-    for id, value in said.items():
+    for id, value in values.items():
         item = open_.get(id)
         if isinstance(item, PendingApproval | PendingEffect):
             what = "an approval" if isinstance(item, PendingApproval) else "about an unknown effect"
@@ -459,13 +459,13 @@ def _to_questions(pending: Sequence[Pending], said: Mapping[str, Any]) -> list[A
     return answers
 
 
-def _to_elicited(pending: Sequence[Pending], said: Mapping[str, Any]) -> list[AnyAnswer]:
+def _to_elicited(pending: Sequence[Pending], replies: Mapping[str, Any]) -> list[AnyAnswer]:
     """Return the answers that the user gave in forms; those to closed questions are ignored."""
     answers: list[AnyAnswer] = []
     for item in pending:
         if not isinstance(item, PendingApproval | PendingQuestion):
             continue
-        reply = said.get(_key(item))
+        reply = replies.get(_key(item))
         if not isinstance(reply, types.ElicitResult) or reply.action == "cancel":
             continue
         if item.audience != "user":
@@ -504,16 +504,16 @@ async def _elicit(
     context: Context, requests: Mapping[str, types.ElicitRequest]
 ) -> dict[str, types.ElicitResult]:
     """Ask the user one question after another, until the client fails to answer."""
-    said: dict[str, types.ElicitResult] = {}
+    replies: dict[str, types.ElicitResult] = {}
     for key, request in requests.items():
         form = request.params
         if not isinstance(form, types.ElicitRequestFormParams):
             continue
         with suppress(MCPError):
-            said[key] = await context.session.elicit_form(
+            replies[key] = await context.session.elicit_form(
                 form.message, form.requested_schema, context.request_id
             )
-    return said
+    return replies
 
 
 # -- while a run works
@@ -591,8 +591,8 @@ class _Endpoint:
         scope = {**scope, _USER: user, "user": AuthenticatedUser(token)}
         if scope["method"] == "POST":
             body = await HttpRequest(scope, receive).body()
-            if said := _fault_in(body):
-                await JSONResponse(rpc_refusal(400, said), 400)(scope, receive, send)
+            if fault := _fault_in(body):
+                await JSONResponse(rpc_refusal(400, fault), 400)(scope, receive, send)
                 return
             receive = _replay_body(body, receive)
         await self._manager.handle_request(scope, receive, send)

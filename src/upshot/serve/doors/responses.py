@@ -88,7 +88,7 @@ class _Fault(Exception):
         self.status, self.param, self.code = status, param, code
 
 
-_TOLD: tuple[type[Exception], ...] = (_Fault, HTTPException, *ERRORS)
+_ANSWERED: tuple[type[Exception], ...] = (_Fault, HTTPException, *ERRORS)
 
 
 class _Named(msgspec.Struct):
@@ -116,8 +116,8 @@ def _read(body: bytes) -> _Create:
     given = cast("dict[str, Any]", found)
     for name, value in given.items():
         if name not in (*_Create.__struct_fields__, *_IDLE) and value not in (None, [], {}):
-            said = f"{name} is not taken: the agent has its own. Leave it out."
-            raise _Fault(said, param=name, code="unsupported_parameter")
+            message = f"{name} is not taken: the agent has its own. Leave it out."
+            raise _Fault(message, param=name, code="unsupported_parameter")
     try:
         asked = msgspec.convert(given, _Create)
     except msgspec.ValidationError as error:
@@ -125,8 +125,8 @@ def _read(body: bytes) -> _Create:
     if asked.store is False:
         raise _Fault("store must not be false: each run is kept", param="store")
     if asked.previous_response_id and asked.conversation:
-        said = "give one of previous_response_id and conversation"
-        raise _Fault(said, param="previous_response_id")
+        message = "give one of previous_response_id and conversation"
+        raise _Fault(message, param="previous_response_id")
     return asked
 
 
@@ -136,9 +136,9 @@ def _conversation_of(asked: _Create) -> str:
     return named.id if isinstance(named, _Named) else named or ""
 
 
-def _items_of(said: str | Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+def _items_of(sent: str | Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     items: list[Mapping[str, Any]] = (
-        [{"role": "user", "content": said}] if isinstance(said, str) else [*said]
+        [{"role": "user", "content": sent}] if isinstance(sent, str) else [*sent]
     )
     if not items:
         raise _Fault("input is empty", param="input")
@@ -149,11 +149,11 @@ def _said_in(items: Sequence[Mapping[str, Any]], card: AgentCard) -> tuple[list[
     """Return the earlier messages, and the user's new message, which comes last."""
     if any(map(_is_answer, items)):
         raise _Fault("nothing waits for an answer of yours there", 409, param="input")
-    said = [*takewhile(lambda item: item.get("role") == "user", reversed(items))][::-1]
-    if not said:
+    newest = [*takewhile(lambda item: item.get("role") == "user", reversed(items))][::-1]
+    if not newest:
         raise _Fault("the last message of input must be the user's", param="input")
-    past = items[: len(items) - len(said)]
-    now = Message("user", [part for one in said for part in _message_of(one, card).parts])
+    past = items[: len(items) - len(newest)]
+    now = Message("user", [part for one in newest for part in _message_of(one, card).parts])
     return [_message_of(one, card, is_past=True) for one in past], now
 
 
@@ -192,8 +192,8 @@ def _part_of(part: object, trust: str, card: AgentCard) -> Part:
             ("https://", "http://")
         ):
             if not any(one.startswith(("image/", "*/*")) for one in card.default_input_modes):
-                said = "the agent takes no pictures: its card does not name them"
-                raise _Fault(said, param="input")
+                message = "the agent takes no pictures: its card does not name them"
+                raise _Fault(message, param="input")
             return Image(url=url)
         case {"type": "input_image", "image_url": str(url)} | {
             "type": "input_file",
@@ -250,13 +250,13 @@ def _answer_of(
             )
 
 
-def _value_of(question: PendingQuestion, said: object) -> Json:
+def _value_of(question: PendingQuestion, sent: object) -> Json:
     """Return the value of an answer, which is sent as text."""
     is_text = question.schema is None or question.schema.get("type") == "string"
-    if is_text or not isinstance(said, str):
-        return cast("Json", said)
+    if is_text or not isinstance(sent, str):
+        return cast("Json", sent)
     try:
-        return cast("Json", json.loads(said))
+        return cast("Json", json.loads(sent))
     except ValueError:
         raise _Fault(f"the answer to {question.id} must be JSON", param="input") from None
 
@@ -294,9 +294,9 @@ class Fold:
         self.number: int = 0
         # The text that the reader has of the open message; None if that is not known.
         self._is_open, self._has_part, self._shown = False, False, cast("str | None", "")
-        self._is_void, self._told, self._told_at = False, 0, -1
+        self._is_void, self._length, self._length_at = False, 0, -1
 
-    def take(self, event: PublicEvent, answer: str = "") -> _ItemEvents:
+    def add(self, event: PublicEvent, answer: str = "") -> _ItemEvents:
         """Yield the events for a public event, with their numbers.
 
         Args:
@@ -330,12 +330,12 @@ class Fold:
 
     def _reopen(self) -> None:
         """Reopen the message that was open where the reader left off, unless it is sent again."""
-        place, told = divmod(self._after, PLACE)
-        if self._after < 0 or told < _OPENED or self._place <= place or place == self._end:
+        place, last_part = divmod(self._after, PLACE)
+        if self._after < 0 or last_part < _OPENED or self._place <= place or place == self._end:
             return
         if not self._is_open:
             # It is not known which text the reader has, so the end of the message sends all of it.
-            self._is_open, self._has_part = True, told > _OPENED
+            self._is_open, self._has_part = True, last_part > _OPENED
             self._shown, self._is_void = None, True
         self._after = -1
 
@@ -344,17 +344,17 @@ class Fold:
             yield first + _OPENED, self._added_event(self._message_item())
             yield first + _OPENED + 1, self._part("added", "")
             self._is_open, self._has_part, self._shown, self._is_void = True, True, "", False
-        if self._told_at != first:
-            self._told_at, self._told = first, 0
-        before = self._told
-        self._told += len(text)
+        if self._length_at != first:
+            self._length_at, self._length = first, 0
+        before = self._length
+        self._length += len(text)
         if self._is_void or self._shown is None:
             return
         self._shown += text
         # A reader may have the first part of it.
         had = max(0, min(self._after - first - _OPENED - 1 - before, len(text)))
         delta = self._event("output_text.delta", delta=text[had:], logprobs=[])
-        yield first + _OPENED + 1 + self._told, delta
+        yield first + _OPENED + 1 + self._length, delta
 
     def _message(self, first: int, text: str) -> _ItemEvents:
         if not self._is_open:
@@ -405,13 +405,13 @@ class Fold:
             self._close(None)
         number = first + _OPENED
         for id in [*self._tools]:
-            for _, told in self._tool_end_events(number, id, "incomplete"):
-                yield number, told
+            for _, sent in self._tool_end_events(number, id, "incomplete"):
+                yield number, sent
                 number += 1
-        said = [one for one in self.items if one["type"] == "message"]
-        if answer and (not said or _text_in(said[-1]) != answer):
-            for extra, told in self._message(number, answer):
-                yield extra, told
+        messages = [one for one in self.items if one["type"] == "message"]
+        if answer and (not messages or _text_in(messages[-1]) != answer):
+            for extra, sent in self._message(number, answer):
+                yield extra, sent
             number += _OPENED
         for question in cast("list[JsonObject]", event.get("questions", [])):
             item = _question_item(question)
@@ -520,10 +520,10 @@ def _metadata_of(result: AgentResult[Json] | None) -> JsonObject:
 
 
 def _answer_in(result: AgentResult[Json]) -> str:
-    said = result.output if result.content is None else result.content
-    if said is None or not result.committed:
+    output = result.output if result.content is None else result.content
+    if output is None or not result.committed:
         return ""
-    return said if isinstance(said, str) else json.dumps(said, ensure_ascii=False)
+    return output if isinstance(output, str) else json.dumps(output, ensure_ascii=False)
 
 
 def _is_now(event: PublicEvent, result: AgentResult[Json]) -> bool:
@@ -686,8 +686,8 @@ class Responses:
         result = await handle.result(0)
         if result is None or (result.pending and not asked_of_user(result.pending)):
             return None
-        told = [event async for event in self._events(handle, -1, until_now=True)]
-        return told[-1] if "response" in told[-1] else None
+        events = [event async for event in self._events(handle, -1, until_now=True)]
+        return events[-1] if "response" in events[-1] else None
 
     async def _current_response(self, handle: RunHandle) -> JsonObject:
         """Return the response now; it has output only if it has ended or asks its user."""
@@ -716,9 +716,9 @@ class Responses:
             result = await handle.result(0) if is_end else None
             is_last = result is not None and _is_now(event, result)
             answer = _answer_in(result) if is_last and result is not None else ""
-            for number, told in fold.take(event, answer):
+            for number, sent in fold.add(event, answer):
                 if number > after:
-                    yield {**told, "sequence_number": number}
+                    yield {**sent, "sequence_number": number}
             if is_last and fold.number > after:
                 response = await self._response(handle, result, fold.items)
                 kind = _LAST.get(str(response["status"]), "response.incomplete")
@@ -778,35 +778,40 @@ def routes(site: Site) -> list[Route]:
     """Return the routes of the door."""
     responses = Responses(site)
 
-    def told(call: Call) -> Callable[[HttpRequest], Awaitable[Response]]:
+    def with_errors(call: Call) -> Callable[[HttpRequest], Awaitable[Response]]:
         async def answer(request: HttpRequest) -> Response:
             try:
                 return await call(request, await site.user(request))
-            except _TOLD as error:
+            except _ANSWERED as error:
                 return _error(error)
 
         return answer
 
     one = "/v1/responses/{id}"
     return [
-        Route("/v1/responses", told(responses.create), methods=["POST"]),
-        Route(one, told(responses.get), methods=["GET"]),
-        Route(f"{one}/cancel", told(responses.cancel), methods=["POST"]),
+        Route("/v1/responses", with_errors(responses.create), methods=["POST"]),
+        Route(one, with_errors(responses.get), methods=["GET"]),
+        Route(f"{one}/cancel", with_errors(responses.cancel), methods=["POST"]),
     ]
 
 
 def _error(error: Exception) -> Response:
     """Return an error in the form of the protocol."""
     fault = error if isinstance(error, _Fault) else _Fault(str(error), status_of(error))
-    said = error.detail if isinstance(error, HTTPException) else str(fault)
-    form = refusal(fault.status, said, param=fault.param, code=fault.code)
+    message = error.detail if isinstance(error, HTTPException) else str(fault)
+    form = refusal(fault.status, message, param=fault.param, code=fault.code)
     return JSONResponse(form, fault.status)
 
 
-def refusal(status: int, said: str, *, param: str = "", code: str = "") -> JsonObject:
+def refusal(status: int, message: str, *, param: str = "", code: str = "") -> JsonObject:
     """Return a sentence as an error in the form of the protocol."""
     kind = _KINDS.get(status, "invalid_request_error")
-    form: JsonObject = {"message": said, "type": kind, "param": param or None, "code": code or None}
+    form: JsonObject = {
+        "message": message,
+        "type": kind,
+        "param": param or None,
+        "code": code or None,
+    }
     return {"error": form}
 
 

@@ -33,9 +33,8 @@ from upshot.contract.user import User
 from upshot.entry.run_handle import RunHandle
 from upshot.errors import JournalError, Misuse
 from upshot.serve.chats import (
-    Said,
+    SentMessage,
     Writer,
-    asked,
     at_questions,
     attachment,
     begin_turn,
@@ -44,6 +43,7 @@ from upshot.serve.chats import (
     ids_of,
     is_of,
     newest_of,
+    request_of,
     until_asked,
 )
 from upshot.serve.permissions import Differs
@@ -59,7 +59,7 @@ _HEADER = "x-vercel-ai-ui-message-stream"
 _FINISH = {"completed": "stop", "input_required": "tool-calls", "failed": "error"}
 
 
-class _Said(msgspec.Struct):
+class _UIMessage(msgspec.Struct):
     """A client's message; only the parts of the last one are used."""
 
     id: str
@@ -71,7 +71,7 @@ class _Sent(msgspec.Struct):
     """A client's request; its other fields are ignored."""
 
     id: str
-    messages: list[_Said]
+    messages: list[_UIMessage]
     trigger: Literal["submit-message", "regenerate-message"] = "submit-message"
     message_id: str | None = msgspec.field(default=None, name="messageId")
 
@@ -102,7 +102,7 @@ class _Door:
             raise Misuse("give the id of a chat, without a slash, and at least one message")
         if sent.messages[-1].role == "assistant":
             return await self._answered(user, agent_id, sent)
-        handle = await begin_turn(self._site, user, agent_id, _to_said(sent, card))
+        handle = await begin_turn(self._site, user, agent_id, _to_sent_message(sent, card))
         return _stream(self._chunks(handle, _Answer()))
 
     async def resume(self, request: HttpRequest) -> Response:
@@ -131,7 +131,7 @@ class _Door:
 
     async def _messages(self, handle: RunHandle) -> list[Json]:
         """Return a turn as messages: the question, and the answer once it is available."""
-        id, text = await asked(handle)
+        id, text = await request_of(handle)
         messages: list[Json] = [
             {"id": id, "role": "user", "parts": [{"type": "text", "text": text}]}
         ]
@@ -173,10 +173,10 @@ class _Door:
         """
         yield {"type": "start", "messageId": handle.id}
         app = self._site.app
-        told = until_asked(app, handle, events or public_events(app, handle))
+        staged = until_asked(app, handle, events or public_events(app, handle))
         try:
-            async with aclosing(told):
-                async for event, stage in told:
+            async with aclosing(staged):
+                async for event, stage in staged:
                     for chunk in answer.add(event):
                         yield chunk
                     if stage == "last":
@@ -243,8 +243,8 @@ class _Answer(Writer):
         match event["state"]:
             case "working" if call := self._unsettled.get(id):
                 output: JsonObject = {"progress": event["text"]}
-                told: JsonObject = {**call, "output": output, "preliminary": True}
-                yield {"type": "tool-output-available", **told}
+                progress: JsonObject = {**call, "output": output, "preliminary": True}
+                yield {"type": "tool-output-available", **progress}
             case "done":
                 yield from self._settle_events(id, {})
             case "failed":
@@ -313,11 +313,11 @@ class _Answer(Writer):
 
 def _finish(event: PublicEvent) -> JsonObject:
     status = str(event["status"])
-    said: JsonObject = {"status": status}
+    metadata: JsonObject = {"status": status}
     if "error" in event:
-        said["error"] = event["error"]
+        metadata["error"] = event["error"]
     reason = _FINISH.get(status, "interrupted")
-    return {"type": "finish", "finishReason": reason, "messageMetadata": said}
+    return {"type": "finish", "finishReason": reason, "messageMetadata": metadata}
 
 
 def _add_to(parts: list[JsonObject], chunk: JsonObject) -> None:
@@ -362,7 +362,7 @@ def _settle(part: JsonObject, chunk: JsonObject) -> None:
             pass
 
 
-def _to_said(sent: _Sent, card: AgentCard) -> Said:
+def _to_sent_message(sent: _Sent, card: AgentCard) -> SentMessage:
     """Return what the last message of a client says."""
     *before, last = sent.messages
     if last.role != "user":
@@ -370,13 +370,13 @@ def _to_said(sent: _Sent, card: AgentCard) -> Said:
     is_again = sent.trigger == "regenerate-message"
     answers = [one.id for one in before if one.role == "assistant"]
     edit = sent.message_id or ("the last" if is_again else "")
-    return Said(sent.id, last.id, _to_message(last, card), answers, edit, is_again)
+    return SentMessage(sent.id, last.id, _to_message(last, card), answers, edit, is_again)
 
 
-def _to_message(said: _Said, card: AgentCard) -> Message:
+def _to_message(sent: _UIMessage, card: AgentCard) -> Message:
     """Return the user's message."""
     parts: list[Text | Image | File] = []
-    for part in said.parts:
+    for part in sent.parts:
         match part:
             case {"type": "text", "text": str(text)}:
                 parts.append(Text(text))
@@ -391,9 +391,9 @@ def _to_message(said: _Said, card: AgentCard) -> Message:
     return Message("user", tuple(parts))
 
 
-def _answers_of(said: _Said) -> Iterator[tuple[str, AnyAnswer]]:
+def _answers_of(sent: _UIMessage) -> Iterator[tuple[str, AnyAnswer]]:
     """Yield the answers in a message, each with the id of its question."""
-    for part in said.parts:
+    for part in sent.parts:
         match part:
             case {
                 "state": "approval-responded",
@@ -421,12 +421,12 @@ def _answers_of(said: _Said) -> Iterator[tuple[str, AnyAnswer]]:
 def _stream(chunks: AsyncGenerator[JsonObject]) -> Response:
     """Return chunks as server-sent events, followed by the end marker."""
 
-    async def told() -> AsyncGenerator[ServerSentEvent]:
+    async def sent_events() -> AsyncGenerator[ServerSentEvent]:
         async with aclosing(chunks):
             async for chunk in chunks:
                 yield ServerSentEvent(encode(chunk).decode())
         yield ServerSentEvent("[DONE]")
 
-    response = sse(told())
+    response = sse(sent_events())
     response.headers[_HEADER] = "v1"
     return response
