@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from tests.docs.test_named_things import SPAN
-from tests.docs.test_pages import ROOT
+from tests.docs.test_pages import ROOT, blocks_of
 
 SOURCES = {
     path: path.read_text("utf-8") for path in sorted((ROOT / "src" / "upshot").rglob("*.py"))
@@ -118,9 +118,10 @@ def names_set_in(source: str) -> Iterator[tuple[int, str]]:
 
 def test_names_say_what_a_variable_holds() -> None:
     words = re.compile(rf"\b({'|'.join(VARIABLES)})\b")
+    examples = {page: "\n".join(blocks_of(page)) for page in PAGES if page.name != "decisions.md"}
     found = [
         f"{path.relative_to(ROOT)}:{line}: {name}"
-        for path, source in SOURCES.items()
+        for path, source in {**SOURCES, **examples}.items()
         if words.search(source)
         for line, name in names_set_in(source)
         if name in VARIABLES

@@ -50,7 +50,7 @@ class Compacted(RunEvent, frozen=True, kw_only=True):
     turn: int = 0
 
     def sent(self, messages: Sequence[Message]) -> list[Message]:
-        """Return what a model is sent instead of *messages*, the messages of the main channel."""
+        """Return the messages to send instead of *messages*, those of the main channel."""
         summary = () if self.summary is None else (self.summary,)
         return [*map(messages.__getitem__, self.kept), *summary, *messages[self.end :]]
 

@@ -128,7 +128,7 @@ class MemoryJournal(MemoryEffects, MemoryNotes):
 
     Attributes:
         artifacts: The store of large outputs.
-        is_safe_at_append: True, as memory gets no safer than that. False in a subclass that
+        is_safe_at_append: True: memory cannot become any safer later. False in a subclass that
             overrides ``claim`` or ``durable``, which then have to be called.
     """
 

@@ -118,9 +118,9 @@ class RunBudget:
 
     @property
     def total(self) -> tuple[Usage, Cost | None]:
-        """The tokens of all calls, and the cost of those with a price; it counts the others.
+        """The tokens of all calls, and their cost; None if no call had a price.
 
-        The cost is None if no call had a price.
+        The cost also has the number of calls without a price.
         """
         if self._summed == len(self._calls):
             return self._total
