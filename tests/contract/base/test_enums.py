@@ -29,6 +29,7 @@ from upshot.contract import (
     decode,
     encode,
 )
+from upshot.contract.base.enums import worst_effect
 from upshot.errors import Misuse
 
 OPEN: list[Any] = [ErrorCode, Origin, Resource, DeniedReason, InterruptCause]
@@ -152,3 +153,18 @@ REASONS = (
 )
 def test_the_lists_hold_the_words_of_the_contract(words: Any, told: str) -> None:
     assert set(words) == set(told.split())
+
+
+@pytest.mark.parametrize(
+    ("effects", "worst"),
+    [
+        ([], Effect.NONE),
+        ([Effect.APPLIED, Effect.NONE], Effect.APPLIED),
+        ([Effect.APPLIED, Effect.UNKNOWN], Effect.UNKNOWN),
+        ([Effect.READ], Effect.NONE),
+        ([Effect.WRITE, Effect.APPLIED], Effect.UNKNOWN),
+        ([Effect.DESTRUCTIVE], Effect.UNKNOWN),
+    ],
+)
+def test_the_worst_effect_is_known_for_every_word(effects: list[Effect], worst: Effect) -> None:
+    assert worst_effect(effects) is worst

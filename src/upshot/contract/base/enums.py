@@ -118,10 +118,20 @@ class Effect(ClosedWord):
 EFFECTS = (Effect.NONE, Effect.APPLIED, Effect.UNKNOWN)
 """What a call may have done, the worst last."""
 
+# Documents of other programs may have what a tool declares where an outcome's effect belongs.
+_RANKS = {effect: rank for rank, effect in enumerate(EFFECTS)} | {
+    Effect.READ: 0,
+    Effect.WRITE: 2,
+    Effect.DESTRUCTIVE: 2,
+}
+
 
 def worst_effect(effects: Iterable[Effect]) -> Effect:
-    """Return the worst of *effects*: unknown, then applied, then none; none if empty."""
-    return max(effects, key=EFFECTS.index, default=Effect.NONE)
+    """Return the worst of *effects*: unknown, then applied, then none; none if empty.
+
+    A declared effect counts as what such a tool may have done: none for read, otherwise unknown.
+    """
+    return EFFECTS[max(map(_RANKS.__getitem__, effects), default=0)]
 
 
 class Role(ClosedWord):
