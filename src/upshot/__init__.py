@@ -288,5 +288,6 @@ with lazy_imports(globals()):
         Refuse as Refuse,
     )
     from upshot.tools.mcp.open_mcp import open_mcp as open_mcp
+    from upshot.tools.skills import load_skills as load_skills
     from upshot.tools.toolbox import Toolbox as Toolbox
     from upshot.wire.pricing import Price as Price

@@ -35,7 +35,7 @@ def read_data_file(path: Path, name: str) -> object:
         raise Misuse(f"{name} is not UTF-8 text: {error.reason}") from error
     except OSError as error:
         raise Misuse(f"{name} cannot be read: {error.strerror or type(error).__name__}") from error
-    return _parse_yaml(text, name) if path.suffix in YAML_SUFFIXES else _parse_json(text, name)
+    return parse_yaml(text, name) if path.suffix in YAML_SUFFIXES else _parse_json(text, name)
 
 
 def fit(data: object, kind: type[T], where: str) -> T:
@@ -59,7 +59,12 @@ def _parse_json(text: str, name: str) -> object:
         raise Misuse(f"{name}, {place}: this is not JSON: {error.msg}") from error
 
 
-def _parse_yaml(text: str, name: str) -> object:
+def parse_yaml(text: str, name: str) -> object:
+    """Read the single value of a YAML text; *name* is its file's name in messages.
+
+    Raises:
+        Misuse: It is not YAML, or the extra is not installed.
+    """
     try:
         # Not an import statement: it is an extra without type stubs, and JSON works without it.
         yaml = importlib.import_module("yaml")

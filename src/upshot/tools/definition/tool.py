@@ -208,7 +208,7 @@ class Tool(Generic[P, R_co]):
 
         return portray_briefly(self, without=("body", "env"))
 
-    @cached_property
+    @property
     def description(self) -> str:
         """The description for the model."""
         return self.body.description if self.about is None else self.about
