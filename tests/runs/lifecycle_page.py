@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from itertools import pairwise
+from itertools import pairwise, zip_longest
 from pathlib import Path
 
 from upshot.runs.session import BROKEN, ROWS, Phase
@@ -26,8 +26,10 @@ def diagram() -> str:
         # Every phase can break, which the text below the diagram says once.
         rows = [row for row in ROWS if row.source is phase and row.cue is not BROKEN]
         usual = next(row for row in rows if row.target is following)
-        others = ", ".join(f"{row.cue} -> {row.target}" for row in rows if row is not usual)
-        lines += [f"{phase:<14}{others}".rstrip(), f"  | {usual.cue}"]
+        others = [f"{row.cue} -> {row.target}" for row in rows if row is not usual]
+        # Narrow, so that a phone shows all of it.
+        for left, other in zip_longest((f"{phase}", f"  | {usual.cue}"), others, fillvalue=""):
+            lines.append(f"{left:<14}{other}".rstrip())
     return "\n".join([*lines, f"{Phase.SETTLED}"])
 
 

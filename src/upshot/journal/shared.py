@@ -302,7 +302,7 @@ class SharedValues(Protocol):
         ...
 
     def forget(self, first: str, end: str) -> None:
-        """Remove the texts whose names are from *first* up to, but not including, *end*."""
+        """Remove the texts with names from *first* to before *end*."""
         ...
 
 
