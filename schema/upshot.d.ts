@@ -1186,7 +1186,7 @@ export interface Conversation {
    * @defaultValue `{}`
    */
   usage?: Usage;
-  /** The money for that; null if nothing had a price. */
+  /** The cost of that usage; null if nothing had a price. */
   cost?: Cost | null;
   /**
    * What its runs wait for; `run_id` names the run that asks.
@@ -1224,7 +1224,7 @@ export interface ConversationSummary {
    * @defaultValue `0`
    */
   revision?: number;
-  /** The money for all its runs that settled once; null if nothing had a price. */
+  /** The cost of all its runs that settled once; null if nothing had a price. */
   cost?: Cost | null;
   /**
    * How many of its runs wait for answers.
@@ -1289,7 +1289,7 @@ export interface DayCost {
    */
   day?: string;
   /**
-   * The money, one sum for each currency; empty if no run of the day had a price.
+   * The cost, one sum for each currency; empty if no run of the day had a price.
    * @defaultValue `{}`
    */
   costs?: { [key: string]: Money };
@@ -3451,7 +3451,7 @@ export interface RunSummary {
    * @defaultValue `{}`
    */
   usage?: Usage;
-  /** The money for that; null if nothing had a price. */
+  /** The cost of that usage; null if nothing had a price. */
   cost?: Cost | null;
   /**
    * The worst effect of its sessions and its child runs: "none", "applied" or "unknown"; a session

@@ -331,7 +331,7 @@ async def list_runs(
     Args:
         terminal: The terminal to print on.
         journal: The journal of the runs.
-        status: The status as shown; None is any.
+        status: The status as shown; None means any.
         limit: The maximum number, 0 for all.
         width: Columns of a line; None for those of the terminal, and no limit in a pipe.
         filters: Those of ``RunFilters`` that were typed.

@@ -202,10 +202,10 @@ class Agent(Generic[T, Deps], metaclass=ArgumentsMeta):
             description: What the model reads about it; None is the description of the agent's card.
             input: The type of the arguments: a msgspec, pydantic or dataclass type, or the JSON
                 Schema of an object. The agent's request is then the arguments as JSON, and its
-                board has each of them. None is one text, ``request``.
+                board has each of them. None means one text, ``request``.
             approval: Whether a call needs the user's approval, besides what the agent's own tools
-                need; None is no.
-            timeout_s: Seconds for one call; None is no limit besides the budget.
+                need; None means no.
+            timeout_s: Seconds for one call; None means no limit besides the budget.
 
         Raises:
             Misuse: The agent has handoffs, or an argument has the wrong type.
@@ -280,7 +280,7 @@ class AgentTool:
         description: What the model reads about it.
         input: The type of its arguments; None is one text.
         approval: Whether a call needs the user's approval.
-        timeout_s: Seconds for one call; None is no limit besides the budget.
+        timeout_s: Seconds for one call; None means no limit besides the budget.
     """
 
     agent: Agent[Any]

@@ -17,7 +17,7 @@ class Conversation(Value, frozen=True, kw_only=True):
         messages: The messages of its committed turns, in the order in which the turns ended; a
             summary replaces the messages that compaction removed.
         usage: The usage of all its runs, including failed runs and child runs.
-        cost: The money for that; None if nothing had a price.
+        cost: The cost of that usage; None if nothing had a price.
         pending: What its runs wait for; ``run_id`` names the run that asks.
         runs: All its runs, oldest first.
         revision: How many turns were committed.
@@ -40,7 +40,7 @@ class ConversationSummary(Value, frozen=True, kw_only=True):
         title: The start of its first request, 200 characters or fewer.
         last_at: When its last run started.
         revision: How many turns were committed.
-        cost: The money for all its runs that settled once; None if nothing had a price.
+        cost: The cost of all its runs that settled once; None if nothing had a price.
         waiting: How many of its runs wait for answers.
     """
 

@@ -477,7 +477,7 @@ class CountedCall(NamedTuple):
 
     Attributes:
         usage: The tokens.
-        cost: The money, None if no call had a price.
+        cost: The cost, None if no call had a price.
         unpriced: The number of missing prices; refused calls need none.
     """
 
@@ -532,7 +532,7 @@ def costs_of(call: CountedCall) -> list[Cost | None]:
 
 
 def sum_of(calls: Iterable[CountedCall]) -> tuple[Usage, Cost | None]:
-    """Return the tokens and the money of *calls*; the money is None if no call had a price."""
+    """Return the tokens and the cost of *calls*; the cost is None if no call had a price."""
     usage, costs = NO_USAGE, list[Cost | None]()
     for call in calls:
         usage = usage + call.usage

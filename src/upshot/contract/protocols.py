@@ -285,7 +285,7 @@ class RunSummary(Value, frozen=True, kw_only=True):
         is_chained: Whether its request may be handed over to a further run of the turn.
         revision: How many turns of the conversation were committed with it; 0 if it was not.
         usage: The usage of its sessions, child runs included; a session counts once it has ended.
-        cost: The money for that; None if nothing had a price.
+        cost: The cost of that usage; None if nothing had a price.
         effect: The worst effect of its sessions and its child runs: "none", "applied" or "unknown";
             a session counts once it has ended.
         error_code: Why its last session did not complete, "" if it did.
@@ -331,7 +331,7 @@ class DayCost(Value, frozen=True, kw_only=True):
 
     Attributes:
         day: The day in UTC on which they started, such as "2027-01-31".
-        costs: The money, one sum for each currency; empty if no run of the day had a price.
+        costs: The cost, one sum for each currency; empty if no run of the day had a price.
         runs: The number of runs, without child runs: their cost is included in their parent's.
     """
 

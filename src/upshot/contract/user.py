@@ -27,10 +27,10 @@ class User(Value, frozen=True, kw_only=False):
             too; "answer" answers what waits for staff; "operate" resumes, forks, edits, interrupts
             and cancels other users' runs, and writes in their conversations; "owner" is all of
             them.
-        tenant: The tenant that the roles apply to; "" is all tenants.
-        agents: With "answer": only questions from runs of these agents; empty is all.
-        tools: With "answer": only calls of these tools; empty is all.
-        may_start: The agents that the user may start; None is all, empty is none.
+        tenant: The tenant that the roles apply to; "" means all tenants.
+        agents: With "answer": only questions from runs of these agents; empty means all.
+        tools: With "answer": only calls of these tools; empty means all.
+        may_start: The agents that the user may start; None means all, an empty tuple means none.
 
     Raises:
         Misuse: A field has the wrong type, the id is empty, or there is no such role.

@@ -308,7 +308,7 @@ class App:
             agent: Only runs of this agent.
             before: Only runs that come after this one, the run of the previous page's last item.
             conversation: Only runs of this conversation.
-            limit: The items of at most so many runs, from 1; None is all.
+            limit: The items of at most so many runs, from 1; None means all.
             owner: Only runs of this user: ``user`` of their attributes. Owner and tenant together
                 identify a user: without a *tenant*, it is the user who belongs to no tenant.
             run_id: Only this run.

@@ -136,7 +136,7 @@ class Config:
         default: The terms for all other tools.
         wait_s: How many seconds a call waits for a person before the client gets an error.
         secrets: Texts that no client may read: the servers' credentials, and more.
-        policy: Rules on tools; None is none.
+        policy: Rules on tools; None means no rules.
         user: The user that calls belong to if the front does not know one.
         user_header: A header that names the user, "" for none.
         proxies: Addresses of proxies whose header is believed.

@@ -201,7 +201,7 @@ class ArtifactKeeper(ABC):
                 age.
             max_bytes: Then delete the oldest until the rest has at most this total size; None is
                 no limit.
-            run_id: Only artifacts of this run; "" is all.
+            run_id: Only artifacts of this run; "" means all.
             left_behind: Whether to include runs that wait for an answer although a parent run has
                 ended. A store in memory does not know about runs and may delete any artifact.
             now: The time from which ages are computed, timezone-aware; None is the present.
@@ -234,7 +234,7 @@ class MemoryArtifactStore(ArtifactKeeper):
 
     Args:
         max_bytes: How much it keeps in total. Then it deletes the oldest artifacts of other runs,
-            and raises if there are none. 500 MB by default; infinity or None is no limit.
+            and raises if there are none. 500 MB by default; infinity or None means no limit.
     """
 
     def __init__(self, *, max_bytes: float | None = MAX_BYTES_IN_MEMORY) -> None:

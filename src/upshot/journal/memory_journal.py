@@ -381,7 +381,7 @@ class MemoryJournal(MemoryEffects, MemoryNotes):
         Args:
             run_id: The run.
             seq: The last of those events.
-            epoch: The epoch with which the caller appended it; None is any epoch.
+            epoch: The epoch with which the caller appended it; None means any epoch.
 
         Raises:
             JournalError: The run has no such event, another holder appended *seq*, or the

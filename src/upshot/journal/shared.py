@@ -240,7 +240,7 @@ class InboxFilters(TypedDict, total=False):
     """Filters of an inbox; a filter that is not given matches every item.
 
     Attributes:
-        limit: The items of at most so many runs, from 1; None is all.
+        limit: The items of at most so many runs, from 1; None means all.
         before: Only runs that come after this one, the run of the previous page's last item.
         agent: Only runs of this agent.
         conversation: Only runs of this conversation.
@@ -569,8 +569,8 @@ class SharedJournal(Protocol):
         """Return the root runs that are due now and have no session.
 
         Args:
-            agent_ids: Only runs of these agents; None is all.
-            run_id: Only this run, if it is due; None is all.
+            agent_ids: Only runs of these agents; None means all.
+            run_id: Only this run, if it is due; None means all.
             limit: The maximum number of due runs. Runs whose holder died are added to them.
 
         Returns:

@@ -67,7 +67,7 @@ class Listener(Protocol):
             topics: The topics being watched; if empty, it waits for ``wake`` alone.
 
         Returns:
-            The topics that may have changed, including those that are new to it; None is all.
+            The topics that may have changed, including those that are new to it; None means all.
         """
         ...
 
@@ -180,7 +180,7 @@ class Changes:
                     self.watches.pop(topic, None)
 
     def notify(self, topics: Iterable[str] | None) -> None:
-        """Wake the waiters for any of these topics; None is all."""
+        """Wake the waiters for any of these topics; None means all."""
         for topic in list(self.watches) if topics is None else topics:
             for watch in self.watches.get(topic, ()):
                 watch.wake()

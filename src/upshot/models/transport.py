@@ -18,7 +18,7 @@ from upshot.contract.base.checks import check_amount, check_whole
 
 
 class Timeouts(msgspec.Struct, frozen=True):
-    """How long one HTTP request may take; None is no limit.
+    """How long one HTTP request may take; None means no limit.
 
     Attributes:
         connect_s: Seconds until there is a connection, including name look-up and TLS.

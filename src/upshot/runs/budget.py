@@ -38,7 +38,7 @@ class Elsewhere(NamedTuple):
 
     Attributes:
         tokens: The tokens that are known of.
-        money: The money that is known of.
+        money: The known cost.
         unmeasured_answers: Replies that came without their usage.
     """
 

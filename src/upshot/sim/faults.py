@@ -1,8 +1,8 @@
 """Faults: what goes wrong between a client and a provider, each a small value with a selector.
 
 ``at`` chooses the replies (by the number of assistant messages in the request, so 0 is the first;
-None is any) and ``times`` how often it happens in one server process (None is always). At most one
-fault happens to a request: the first in the list that is chosen and not used up.
+None means any) and ``times`` how often it happens in one server process (None means always). At
+most one fault happens to a request: the first in the list that is chosen and not used up.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ class Limits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How much the simulated provider accepts.
 
     Attributes:
-        requests_per_minute: Size of the request bucket, at least 1; None is no limit and no header.
+        requests_per_minute: Size of the request bucket, at least 1; None: no limit, no header.
         tokens_per_minute: Size of the token bucket (prompt and reply together), at least 1; None as
             above.
     """

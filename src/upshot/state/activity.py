@@ -182,7 +182,7 @@ def ending_of_reply(response: ModelResponse) -> Ended:
 
 
 def ending_of_error(error: AgentError) -> Ended:
-    """Return the words for an error, its HTTP status first. Waiting for answers is none."""
+    """Return the words for an error, its HTTP status first, or for a run that waits."""
     if error.code is ErrorCode.INPUT_REQUIRED:
         return Ended("waits", "plain", error.message)
     status = "" if error.status_code is None else f"{error.status_code} "

@@ -206,7 +206,7 @@ class ToolboxOptions(TypedDict, total=False):
         budget: Limits; None is the default budget.
         gates: Your own gates, asked before approval; or a function that gets the standard gates
             and returns all gates to ask, in order.
-        policy: Rules for tools; None is none.
+        policy: Rules for tools; None means no rules.
         approve: Called if a call needs approval; returns True, False, or None to leave the call
             parked. None parks every such call.
         on_pre_tool_use: Called for every call with valid arguments; returns Allow, Refuse, Ask
@@ -228,7 +228,7 @@ class ToolboxOptions(TypedDict, total=False):
         ledger: The journal that knows which effects were made, by their identity; None is
             ``journal``.
         clock: Time for deadlines and durations; bodies themselves run in real time.
-        identity: The run that it works for, and whose budget it then uses. None is none.
+        identity: The run that it works for, and whose budget it then uses. None means no run.
         parent_run_id: That run's parent.
         attempt: The number of the engine's pass.
         step: Returns the key of the step in whose body a call is made, "" for none.

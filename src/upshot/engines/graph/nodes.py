@@ -100,7 +100,7 @@ class ForEach:
         work: What to do. It finds its item in a variable; an agent without a request is asked
             about the item.
         name: The name of that variable.
-        at_once: The maximum number of items at the same time; None is all.
+        at_once: The maximum number of items at the same time; None means all.
     """
 
     items: str | BoardFunction

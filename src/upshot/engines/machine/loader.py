@@ -513,7 +513,7 @@ def _retry(piece: Piece | None) -> Retrying | None:
 
 
 def _routes(piece: Piece | None) -> Mapping[str, str]:
-    """Return target states by error code; "" is any other code."""
+    """Return target states by error code; "" means any other code."""
     if isinstance(piece, Scalar):
         return {"": _text(piece)}
     routes = _table(piece).items.items()

@@ -107,7 +107,7 @@ class State:
         input: The input of the question.
         output: The output of the machine if it ends here, None for the output of the last state.
         keeps: Values to put into the context.
-        on_error: The state after a failure, by its code; "" is any other code.
+        on_error: The state after a failure, by its code; "" means any other code.
         transitions: In the order in which they are tried.
     """
 

@@ -107,7 +107,7 @@ def _known(state: RateLimitState) -> dict[str, object]:
     return {} if state.retry_after is None else {"retry_after": state.retry_after}
 
 
-# The names that are read from a mapping; None is all of it.
+# The names that are read from a mapping; None means all of it.
 Tree: TypeAlias = "dict[str, Tree] | None"
 
 _PLAIN_PATH = re.compile(rf"\s*{NAME}(\s*\.\s*{NAME})*\s*")

@@ -684,7 +684,7 @@ class ServerListener:
         return new
 
     def _read_pieces(self, topics: Collection[str] | None) -> None:
-        """Pass on the pieces of the runs in *topics*; None is all that are watched."""
+        """Pass on the pieces of the runs in *topics*; None means all that are watched."""
         wanted = self._places if topics is None else [*filter(None, map(run_of_topic, topics))]
         if not wanted or self._connection is None:
             return
@@ -696,7 +696,7 @@ class ServerListener:
         self._keep(rows)
 
     def _receive(self, *, is_watched: bool) -> Collection[str] | None:
-        """Return the topics of received notifications; None is any."""
+        """Return the topics of received notifications; None means any."""
         if self._connection is None or (self._is_deaf and is_watched):
             self._pause(is_watched=is_watched)
             return None

@@ -390,7 +390,7 @@ class SqlJournal(SqlEffects):
         Args:
             run_id: The run.
             seq: The last of those events.
-            epoch: The epoch with which the caller appended it; None is any epoch.
+            epoch: The epoch with which the caller appended it; None means any epoch.
 
         Raises:
             JournalError: They could not be written, the run has no such event, or another holder

@@ -54,7 +54,7 @@ class Pacer:
 
     Args:
         limits: Requests and tokens a minute by model name, as "provider:model" or a glob such as
-            "openai:*". Each model that matches has these limits separately; None is no limit. The
+            "openai:*". Each model that matches has these limits separately; None means none. The
             first matching name counts. They hold until a reply reports other limits.
         max_wait_s: The longest wait for a turn, in seconds. If a wait would be longer, the call
             fails at once with ``rate_limit``; ``retry_after_s`` says how long it would be.

@@ -101,7 +101,7 @@ class Tool(Generic[P, R_co]):
         isolation: "process" runs each call in a separate process, which is killed along with
             every process it started; ``ToolContext.dependencies`` is None there. None runs it in
             this process.
-        limits: Resource limits of that process; None is no limit.
+        limits: Resource limits of that process; None means no limit.
         env: Environment variables for that process. It inherits only a few that hold no secrets:
             PATH, HOME, LANG, those starting with PYTHON and the like.
         verify: Checks whether a call with an unknown effect took effect, before it is repeated: a
@@ -114,7 +114,7 @@ class Tool(Generic[P, R_co]):
         retries: How often a failed body is run again immediately if its effect is known.
         error_key: A returned mapping with a truthy value under this key is a failure; None
             disables this.
-        concurrency: How many calls of it may run at a time; None is no limit.
+        concurrency: How many calls of it may run at a time; None means no limit.
         trust: "untrusted" if its results may contain untrusted content; "trusted" if they are
             entirely your own system's words, so that its records can resolve names that the user
             mentions; otherwise "".
@@ -127,7 +127,7 @@ class Tool(Generic[P, R_co]):
         asked_by: Words that a user may use to ask for it; empty uses the first word of its name.
         approval_expires_s: Seconds until an unanswered approval is asked again; None uses the
             policy's value.
-        rate: How often a run may call it; None is no limit.
+        rate: How often a run may call it; None means no limit.
         circuit: When a run stops calling it after failures; None is never.
         block_scope: What a final failure blocks for the rest of the turn: the "tool", or only
             calls with the same arguments ("key").

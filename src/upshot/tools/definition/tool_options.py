@@ -116,9 +116,9 @@ class ProcessLimits:
     """Limits for a tool with ``isolation="process"``, and for each process that it starts.
 
     Attributes:
-        cpu_s: Seconds of processor time, rounded up to whole seconds; None is no limit.
+        cpu_s: Seconds of processor time, rounded up to whole seconds; None means no limit.
         memory_bytes: Size of the address space, including the interpreter (about 100 MB);
-            None is no limit. Linux enforces it; not every system does.
+            None means no limit. Linux enforces it; not every system does.
     """
 
     cpu_s: float | None = None

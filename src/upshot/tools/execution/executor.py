@@ -277,7 +277,7 @@ async def run_async(
     Args:
         body: Returns the coroutine.
         timeout_s: After so many seconds it is cancelled, then abandoned if it outlives the grace.
-            None is no limit.
+            None means no limit.
         token: Set when the body is given up; None if the body cannot see it.
         grace_s: Seconds that it has to end after a timeout; a bit less after a cancellation.
 
@@ -322,7 +322,7 @@ async def run_thread(
     Args:
         body: The work.
         timeout_s: After so many seconds it is abandoned; waiting for a free thread counts.
-            None is no limit.
+            None means no limit.
         workers: The threads.
         late: Called on the event loop when an abandoned body ends after all.
         token: Set when the body is given up; None if the body cannot see it.

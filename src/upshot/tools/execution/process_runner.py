@@ -62,7 +62,7 @@ async def run_process(
         order: The function and its arguments.
         env: Environment variables in addition to those it inherits.
         timeout_s: After so many seconds it is given up; waiting for a slot and starting the
-            process count. None is no limit.
+            process count. None means no limit.
         slots: Limits the number of processes at a time.
         tell: Called with each progress report.
 

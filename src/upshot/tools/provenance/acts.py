@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 Names: TypeAlias = frozenset[str]
 Aliases: TypeAlias = Callable[[str, str], Iterable[str]]
-"""Returns the other names of a value, for a kind of record; "" is any kind."""
+"""Returns the other names of a value, for a kind of record; "" means any kind."""
 
 _RECEIVERS = "to"
 _MAX_NAMES = 12
