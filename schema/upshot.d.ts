@@ -1300,7 +1300,7 @@ export interface DayCost {
   runs?: number;
 }
 
-/** A decider judged an attempt. */
+/** A decider judged an attempt, or the request of the run. */
 export interface Decided {
   kind: "decided";
   /** The version of the schema that it was written with; always written. */
@@ -1341,7 +1341,7 @@ export interface Decided {
    */
   path?: string[];
   /**
-   * Its class name.
+   * Its `name`, or the name of its class.
    * @defaultValue `""`
    */
   decider?: string;
@@ -1350,6 +1350,11 @@ export interface Decided {
    * @defaultValue `{"verdict": "accept"}`
    */
   decision?: FinalizeDecision;
+  /**
+   * "request" if it judged the request, "" if it judged an attempt.
+   * @defaultValue `""`
+   */
+  stage?: "" | "request";
 }
 
 /** Which gate refused a tool call. Open. */
@@ -1758,10 +1763,10 @@ export interface File {
   summary?: string;
 }
 
-/** One decider's decision; created by its four constructors. */
+/** One decider's decision; created by its five constructors. */
 export interface FinalizeDecision {
-  /** What to do with the attempt. Any discard wins, then any revise. */
-  verdict: "accept" | "discard" | "keep_partial" | "revise";
+  /** What to do with the attempt. Any refuse wins, then any discard, then any revise. */
+  verdict: "accept" | "discard" | "keep_partial" | "refuse" | "revise";
   /**
    * Why. The first reason given is stored as `state["finalize_reason"]`, the reason of the winning
    * verdict in `Committed.reason` and `AttemptLine.revise_reason`.

@@ -264,6 +264,10 @@ with lazy_imports(globals()):
     from upshot.runs.plan import ResumeOptions as ResumeOptions, RunOptions as RunOptions
     from upshot.runs.redaction import lift_secrets as lift_secrets
     from upshot.runs.replay.comparison import Difference as Difference
+    from upshot.runs.services.guardrails import (
+        input_guardrail as input_guardrail,
+        output_guardrail as output_guardrail,
+    )
     from upshot.runs.services.handoff_tools import handoff_tools as handoff_tools
     from upshot.runs.services.hooks import DiscardOnInterruptCauses as DiscardOnInterruptCauses
     from upshot.state.board import Board as Board

@@ -74,6 +74,11 @@ class AgentError(Value, frozen=True, kw_only=False, metaclass=CheckedMeta):
         return self.details.get("phase") == "unsent"
 
     @property
+    def guardrail(self) -> str:
+        """The guardrail that refused the request or the answer, "" if none did."""
+        return str(self.details.get("guardrail") or "")
+
+    @property
     def was_free(self) -> bool:
         """Whether the call certainly used nothing: it was not sent, or was refused."""
         charged = self.details.get("charged")

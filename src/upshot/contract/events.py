@@ -354,15 +354,17 @@ class CheckpointSaved(RunEvent, frozen=True, kw_only=True):
 
 
 class Decided(RunEvent, frozen=True, kw_only=True):
-    """A decider judged an attempt.
+    """A decider judged an attempt, or the request of the run.
 
     Attributes:
-        decider: Its class name.
+        decider: Its ``name``, or the name of its class.
         decision: Its decision.
+        stage: "request" if it judged the request, "" if it judged an attempt.
     """
 
     decider: str = ""
     decision: FinalizeDecision = FinalizeDecision()
+    stage: Literal["", "request"] = ""
 
 
 class AttemptEnded(RunEvent, frozen=True, kw_only=True, gc=False):

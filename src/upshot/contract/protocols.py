@@ -576,11 +576,27 @@ class Observer:
 
 
 class Decider:
-    """Rewrites model requests and judges attempts; the methods do nothing until overridden.
+    """Checks requests, rewrites model requests and judges attempts; the methods do nothing until
+    overridden.
 
     Any object with some of these methods is accepted too; each may be sync or async. If one
     raises, the run fails with hook_failed: it is not committed, and the answer is kept.
     """
+
+    def check_request(
+        self, info: RunInfo, request: Request
+    ) -> Awaitable[FinalizeDecision | None] | FinalizeDecision | None:
+        """May refuse the request of a run, beside the first model call.
+
+        Called once a run, and not for its child runs. See ``upshot.input_guardrail``.
+
+        Args:
+            info: The run.
+            request: Its request.
+
+        Returns:
+            ``FinalizeDecision.refuse(reason)``, which fails the run; None accepts the request.
+        """
 
     def before_model(
         self, info: RunInfo, request: ModelRequest

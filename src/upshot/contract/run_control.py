@@ -118,14 +118,14 @@ def _snapshot_of(board: object) -> BoardSnapshot:
     raise Misuse(f"a checkpoint needs a BoardSnapshot, got {kind_of(board)}: give board.snapshot()")
 
 
-Verdict: TypeAlias = Literal["accept", "discard", "keep_partial", "revise"]
+Verdict: TypeAlias = Literal["accept", "discard", "keep_partial", "refuse", "revise"]
 
 
 class FinalizeDecision(Value, frozen=True, kw_only=True):
-    """One decider's decision; created by its four constructors.
+    """One decider's decision; created by its five constructors.
 
     Attributes:
-        verdict: What to do with the attempt. Any discard wins, then any revise.
+        verdict: What to do with the attempt. Any refuse wins, then any discard, then any revise.
         reason: Why. The first reason given is stored as ``state["finalize_reason"]``, the reason of
             the winning verdict in ``Committed.reason`` and ``AttemptLine.revise_reason``.
         feedback: Instructions for the next attempt, for revise.
@@ -160,6 +160,16 @@ class FinalizeDecision(Value, frozen=True, kw_only=True):
             state: Facts for ``result.state``; None for none.
         """
         return FinalizeDecision(verdict="discard", reason=reason, state=state or {})
+
+    @staticmethod
+    def refuse(reason: str, *, state: JsonObject | None = None) -> FinalizeDecision:
+        """Fail the run with code ``policy_denied``, and withhold its answer.
+
+        Args:
+            reason: Why; the error of the run names the decider and this reason.
+            state: Facts for ``result.state``; None for none.
+        """
+        return FinalizeDecision(verdict="refuse", reason=reason, state=state or {})
 
     @staticmethod
     def keep_partial(reason: str, *, state: JsonObject | None = None) -> FinalizeDecision:

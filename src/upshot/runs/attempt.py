@@ -43,6 +43,7 @@ from upshot.runs.engine_api.run_view import Run
 from upshot.runs.plan import Plan, Seeder
 from upshot.runs.resumption import overlooking, settle_interrupted_runs, starting_over
 from upshot.runs.run_context import ParentLink, RunContext, current_run
+from upshot.runs.services.guardrails import begin_guardrails
 from upshot.runs.services.run_tools import toolbox_of
 from upshot.runs.services.unknown_effects import park_again
 from upshot.state.board import Board
@@ -247,6 +248,8 @@ async def work_on(context: RunContext, run: Run, host: RunHost) -> None:
     if plan.handoffs:
         await context.handoffs.ask_filters()
     engine: Any = plan.engine
+    if plan.deciders:
+        await begin_guardrails(context)
     try:
         made = engine.execute(run, host, context.state.board)
         returned = await made if inspect.isawaitable(made) else made
@@ -316,14 +319,20 @@ def conclude_board(context: RunContext, error: BaseException | None) -> BaseExce
         return conclude_board(context, error or misuse)
     if context.cut:
         board.extend(Message(Role.ASSISTANT, text, metadata={CUT: True}) for text in context.cut)
-    if error is None and _is_filtered(context):
-        error = Failed(FILTERED)
-    if error is None:
+    if error is None and (error := _overlooked_failure(context)) is None:
         return None
     returned = read_raised(error) or error
     if isinstance(returned, Signal) and returned.last_text and returned.last_text != board.answer():
         board.append(Message(Role.ASSISTANT, returned.last_text))
     return returned
+
+
+def _overlooked_failure(context: RunContext) -> Failed | None:
+    """Return the failure that an engine which returned has ignored, None for none."""
+    guardrails = context.guardrails
+    if guardrails is not None and guardrails.refused is not None:
+        return Failed(guardrails.refused)
+    return Failed(FILTERED) if _is_filtered(context) else None
 
 
 def _is_filtered(context: RunContext) -> bool:

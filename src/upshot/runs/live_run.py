@@ -220,7 +220,7 @@ class LiveRun(Generic[T]):
         child runs is included only if they speak for the run, as agents in a graph do; agents that
         are called as tools do not. An answer that was not streamed comes at the end.
 
-        If a reply breaks off and is retried, a ``VoidText`` voids it.
+        If a reply breaks off and is retried, or a guardrail refuses it, a ``VoidText`` voids it.
         """
         async for piece in text_of(self._events()):
             yield piece
@@ -369,7 +369,7 @@ class _TextSelector:
 
     def pieces(self, event: Event) -> Iterator[str]:
         """Yield the text that *event* adds."""
-        if type(event) is ModelRetried and event.run_id in self._streaming:
+        if isinstance(event, RunEvent) and _is_void(event) and event.run_id in self._streaming:
             yield from self._void_reply(event.run_id)
             return
         text = self._text_of(event)
@@ -410,6 +410,14 @@ class _TextSelector:
             case _:
                 pass
         return None
+
+
+def _is_void(event: RunEvent) -> bool:
+    """Whether the text of the run's last reply does not count."""
+    if type(event) is RunSettled:
+        error = event.result.error
+        return error is not None and bool(error.guardrail)
+    return type(event) is ModelRetried
 
 
 def _missing_line_breaks(end: str) -> str:

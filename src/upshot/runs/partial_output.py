@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from upshot.contract.base.structs import Json, path_of
-from upshot.contract.events import AttemptStarted, Event
+from upshot.contract.events import AttemptStarted, Event, RunSettled
 from upshot.contract.model_calls import ModelReplied, ModelRetried, ModelStarted, TextDelta
 from upshot.runs.plan import OutputType
 
@@ -100,6 +100,11 @@ class PartialOutput:
         if self._pieces is not None:
             self._pieces.append(event.text)
 
+    def _run_settled(self, event: RunSettled) -> None:
+        error = event.result.error
+        if error is not None and error.guardrail:
+            self._begin(event)
+
     def _model_replied(self, event: ModelReplied) -> None:
         if event.purpose:
             return
@@ -115,6 +120,7 @@ _APPLY: dict[type[Any], Callable[[PartialOutput, Any], None]] = {
     ModelStarted: PartialOutput._model_started,  # pyright: ignore[reportPrivateUsage]
     ModelRetried: PartialOutput._begin,  # pyright: ignore[reportPrivateUsage]
     ModelReplied: PartialOutput._model_replied,  # pyright: ignore[reportPrivateUsage]
+    RunSettled: PartialOutput._run_settled,  # pyright: ignore[reportPrivateUsage]
     TextDelta: PartialOutput._text_delta,  # pyright: ignore[reportPrivateUsage]
 }
 

@@ -43,6 +43,7 @@ from upshot.tools.toolbox import Toolbox
 if TYPE_CHECKING:
     from upshot.contract.result import AgentResult
     from upshot.runs.replay.recording import Recording
+    from upshot.runs.services.guardrails import Guardrails
     from upshot.runs.waits import Parking
 
 HOLD = Interrupt("hold")
@@ -266,6 +267,7 @@ class RunContext:
         provider: The provider that replied last, "" before the first reply.
         acts: The writes that a policy judged in the whole tree of the root run: for each act, the
             places where it was made, each starting with its run id.
+        guardrails: The checks of the request; None if there are none, or all have passed.
         toolbox: The run's tools, None until first needed.
         dependencies: The object given to tools and engine; None until a factory has made it.
         opened: The contexts which that factory opened, closed when the session ends; None before.
@@ -287,6 +289,7 @@ class RunContext:
     interrupt: Interrupt | None = None
     on_interrupt: Callable[[Interrupt], None] | None = None
     provider: str = ""
+    guardrails: Guardrails | None = None
     toolbox: Toolbox | None = None
     _handoffs: Handoffs | None = None
 

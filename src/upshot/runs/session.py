@@ -67,8 +67,10 @@ from upshot.runs.services.hooks import (
     ACCEPTED,
     Verdict,
     note_verdict,
+    verdict_of,
     wants_revision,
     with_verdict,
+    without_refused,
 )
 from upshot.runs.services.model_caller import count_conversation
 from upshot.runs.services.run_tools import restore_progress
@@ -220,7 +222,7 @@ def reason_against(verdict: Verdict, status: Status) -> str:
     """Return why a run with this verdict and *status* is not committed, or "" if it is."""
     if verdict.error is None and (verdict.word, status) in _COMMITS:
         return ""
-    return (verdict.word == "discard" and verdict.why) or str(status)
+    return (verdict.word in ("discard", "refuse") and verdict.why) or str(status)
 
 
 _PARKED = Status.INPUT_REQUIRED
@@ -481,10 +483,8 @@ class Session:
         if line.error is not None:
             interrupt = state.interrupt if line.status is Status.INTERRUPTED else None
             self._ending = Ending(status=line.status, error=line.error, interrupt=interrupt)
-        self._verdict = Verdict()
-        for decision in state.decisions:
-            self._verdict.add(decision)
-        self._result = build_result(self.context, self._ending)
+        self._verdict = verdict_of(state.decisions)
+        self._result = without_refused(build_result(self.context, self._ending), self._verdict)
 
     # -- one attempt
 

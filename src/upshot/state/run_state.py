@@ -63,7 +63,7 @@ from upshot.contract.pending import (
 )
 from upshot.contract.provenance import ToolDeclaration
 from upshot.contract.result import AttemptLine
-from upshot.contract.run_control import Compacted, FinalizeDecision, Interrupt
+from upshot.contract.run_control import Compacted, Interrupt
 from upshot.contract.tool_calls import (
     ID_GATE,
     ToolArtifactReference,
@@ -260,7 +260,7 @@ class RunState(msgspec.Struct, eq=False):
         handoff: The first handoff of the attempt.
         interrupt: The last request to stop.
         point: The last checkpoint of the attempt, None for none.
-        decisions: The deciders' decisions about the attempt.
+        decisions: The deciders' decisions about the request, and about the attempt.
         committed: Whether the run was committed, None while undecided.
         lines: Attempts that ended.
         state: The deciders' facts.
@@ -336,7 +336,7 @@ class RunState(msgspec.Struct, eq=False):
     handoff: HandoffEvent | None = None
     interrupt: Interrupt | None = None
     point: CheckpointSaved | None = None
-    decisions: list[FinalizeDecision] = []
+    decisions: list[Decided] = []
     committed: Committed | None = None
     lines: list[AttemptLine] = []
     state: dict[str, Json] = {}
@@ -471,7 +471,7 @@ class RunState(msgspec.Struct, eq=False):
         self._loose_stored = {}
         if self.line is None:
             # Deciders are asked again about an attempt that was not concluded.
-            self.decisions = []
+            self.decisions = [one for one in self.decisions if one.stage]
 
     def _attempt_started(self, event: AttemptStarted) -> None:
         self.attempt = event.attempt
@@ -483,7 +483,7 @@ class RunState(msgspec.Struct, eq=False):
             self.board = Board()
         self.is_seeded = False
         self.reply = self.line = self.handoff = self.point = None
-        self.decisions = []
+        self.decisions = [one for one in self.decisions if one.stage]
         self.waiting = {}
         self.settled, self.unsettled, self.begun = {}, {}, {}
         self.models, self.replies, self.failed_calls = {}, {}, FailedCalls()
@@ -704,7 +704,7 @@ class RunState(msgspec.Struct, eq=False):
         self.handoff = self.handoff or event
 
     def _decided(self, event: Decided) -> None:
-        self.decisions.append(event.decision)
+        self.decisions.append(event)
 
     def _attempt_ended(self, event: AttemptEnded) -> None:
         if not self.is_live:

@@ -287,7 +287,7 @@ def _compared_parts(event: Event) -> Iterator[JsonObject]:
                 yield _json({"channel": event.channel, "message": message})
         case HandoffEvent():
             yield {"to_agent_id": event.to_agent_id, "reason": event.reason, "note": event.note}
-        case Decided():
+        case Decided(stage=""):
             yield _json({"decider": event.decider, "decision": event.decision})
         case AttemptEnded(line=line):
             yield {

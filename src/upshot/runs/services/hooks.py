@@ -6,7 +6,7 @@ import logging
 from collections.abc import Iterable
 from contextvars import ContextVar
 from copy import deepcopy
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import msgspec
 
@@ -23,6 +23,7 @@ from upshot.contract.run_control import FinalizeDecision, Interrupt
 from upshot.errors import Misuse
 from upshot.runs.callbacks import (
     ask_elsewhere,
+    attribute,
     blame,
     call,
     forget_way,
@@ -79,11 +80,12 @@ class Verdict:
     """The combined decision of all deciders.
 
     Attributes:
-        word: accept, discard, keep_partial or revise; any discard wins, then any revise.
+        word: accept, keep_partial, revise, discard or refuse; the last of them that was given wins.
         reason: The first reason that any decider gave; the run's state keeps it.
         why: The first reason given for *word*.
         feedback: The feedback of all deciders that want a revision, joined.
         state: Their facts, merged in order.
+        refusal: The error of the first decider that refused the answer, None if none did.
         error: Set if a decider raised; the run then fails closed.
         exception: What it raised, for the result's ``raw``.
         was_cut: Whether it was cut off because the run was out of time.
@@ -93,6 +95,7 @@ class Verdict:
     reason: str = ""
     why: str = ""
     feedback: str = ""
+    refusal: AgentError | None = None
     error: AgentError | None = None
     exception: Exception | None = None
     was_cut: bool = False
@@ -100,9 +103,11 @@ class Verdict:
     def __init__(self) -> None:
         self.state: dict[str, Any] = {}
 
-    def add(self, decision: FinalizeDecision) -> None:
-        """Add the decision of one decider."""
-        rank = ("accept", "keep_partial", "revise", "discard")
+    def add(self, decision: FinalizeDecision, by: str = "") -> None:
+        """Add the decision of the decider *by*."""
+        rank = ("accept", "keep_partial", "revise", "discard", "refuse")
+        if decision.verdict == "refuse":
+            self.refusal = self.refusal or refusal_error(by, "answer", decision.reason)
         if rank.index(decision.verdict) > rank.index(self.word):
             self.word, self.why = decision.verdict, decision.reason
         elif decision.verdict == self.word:
@@ -111,6 +116,15 @@ class Verdict:
         if decision.verdict == "revise":
             self.feedback = "\n".join(filter(None, (self.feedback, decision.feedback)))
         self.state.update(decision.state)
+
+
+def verdict_of(decisions: Iterable[Decided]) -> Verdict:
+    """Return the combined verdict of the logged decisions about an attempt."""
+    verdict = Verdict()
+    for one in decisions:
+        if not one.stage:
+            verdict.add(one.decision, one.decider)
+    return verdict
 
 
 # The verdict without deciders; never added to.
@@ -123,7 +137,7 @@ async def notify_observers(context: RunContext, name: str, *facts: object) -> No
         found = method(observer, name)
         if found is None:
             continue
-        own = map(_own_copy, (context.info, *facts))
+        own = map(own_copy, (context.info, *facts))
         try:
             await call(found, *own, wait=context.supervisor.wait)
         except Exception as error:
@@ -159,9 +173,7 @@ async def before_model(
                 raise TypeError(f"it returned {_type_name(changed)}, not a ModelRequest")
         except Exception as error:
             # Fail closed: nothing is sent that a broken decider has not approved.
-            failed = Failed(
-                _decider_error(context, f"{type(decider).__name__}.before_model", error)
-            )
+            failed = Failed(decider_error(context, f"{type(decider).__name__}.before_model", error))
             # Keep only the decider's own frames, as before_finalize does.
             forget_way(error, __file__, call.__code__.co_filename)
             failed.raised = error
@@ -193,7 +205,7 @@ async def _ask_parent(
         )
     except RuntimeError as error:
         # Nothing is sent that they have not seen.
-        raise Failed(_decider_error(context, "the parent run", error)) from error
+        raise Failed(decider_error(context, "the parent run", error)) from error
 
 
 async def before_finalize(context: RunContext, request: Request, result: AnyResult) -> Verdict:
@@ -203,9 +215,9 @@ async def before_finalize(context: RunContext, request: Request, result: AnyResu
         asked = method(decider, "before_finalize")
         if asked is None:
             continue
-        name = type(decider).__name__
+        name = name_of_decider(decider)
         try:
-            own = map(_own_copy, (context.info, request, result))
+            own = map(own_copy, (context.info, request, result))
             decision = await call(asked, *own, wait=context.supervisor.wait)
             if decision is None:
                 continue
@@ -216,13 +228,13 @@ async def before_finalize(context: RunContext, request: Request, result: AnyResu
                 decision = msgspec.structs.replace(decision, state=facts)
         except Exception as error:
             # Fail closed: nothing is committed after a broken decider.
-            verdict.error = _decider_error(context, f"{name}.before_finalize", error)
+            verdict.error = decider_error(context, f"{name}.before_finalize", error)
             # Our frames refer to the run, which keeps the verdict; break the cycle.
             forget_way(error, __file__, call.__code__.co_filename)
             verdict.exception = error
             verdict.was_cut = isinstance(error, TimeoutError)
             return verdict
-        verdict.add(decision)
+        verdict.add(decision, name)
         context.recorder.emit(Decided(decider=name, decision=decision))
     return verdict
 
@@ -239,7 +251,7 @@ async def commit(context: RunContext, request: Request, result: AnyResult) -> st
     for committer in context.plan.committers:
         name = getattr(committer, "__name__", type(committer).__name__)
         try:
-            own = map(_own_copy, (context.info, request, result))
+            own = map(own_copy, (context.info, request, result))
             await call(committer, *own, wait=context.supervisor.wait)
         except Exception as error:
             # The answer is valid, only storing it failed: report that.
@@ -248,7 +260,23 @@ async def commit(context: RunContext, request: Request, result: AnyResult) -> st
     return reason
 
 
-def _own_copy(fact: object) -> object:
+def name_of_decider(decider: object) -> str:
+    """Return the ``name`` of a decider, or the name of its class."""
+    name = attribute(decider, "name")
+    return name if isinstance(name, str) and name else type(decider).__name__
+
+
+def refusal_error(name: str, what: Literal["request", "answer"], reason: str) -> AgentError:
+    """Return the error of a run whose request or answer the guardrail *name* refused."""
+    return AgentError(
+        ErrorCode.POLICY_DENIED,
+        f"{name} refused the {what}: {reason}",
+        origin=Origin.DECIDER,
+        details={"guardrail": name, "refused": what, "reason": reason},
+    )
+
+
+def own_copy(fact: object) -> object:
     """Return a copy of *fact* for one hook, so that changing its JSON affects no one else."""
     match fact:
         case RunInfo() if fact.attributes:
@@ -265,7 +293,7 @@ def _own_copy(fact: object) -> object:
             return fact
 
 
-def _decider_error(context: RunContext, who: str, error: Exception) -> AgentError:
+def decider_error(context: RunContext, who: str, error: Exception) -> AgentError:
     """Return the error of a run in which a decider raised."""
     blame(error, who, context.info.run_id)
     return AgentError(
@@ -341,6 +369,8 @@ def with_verdict(
         stopped: How the run was stopped while it waited for a decider, None if it was not.
     """
     status, error = Status.FAILED, verdict.error
+    if verdict.word == "refuse" and error is None and result.success:
+        error = verdict.refusal
     if verdict.was_cut and stopped is not None:
         # The stop ended the run, not the decider that was running when it came.
         if not result.success:
@@ -352,8 +382,16 @@ def with_verdict(
         if verdict.exception is not None:
             local = {**local, "raw": verdict.exception}
         result = msgspec.structs.replace(result, status=status, error=error, local=Local.of(local))
+    result = without_refused(result, verdict)
     return msgspec.structs.replace(result, state=dict(state)) if state != result.state else result
 
 
+def without_refused(result: AgentResult[Any], verdict: Verdict) -> AgentResult[Any]:
+    """Return *result* without its answer if a decider refused it."""
+    if verdict.word != "refuse":
+        return result
+    return msgspec.structs.replace(result, content=None, output=None)
+
+
 def _rejects(verdict: Verdict) -> bool:
-    return verdict.word in ("discard", "revise")
+    return verdict.word in ("discard", "refuse", "revise")

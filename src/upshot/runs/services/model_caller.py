@@ -106,7 +106,7 @@ async def call_model(
         The response; errors are values in it.
 
     Raises:
-        Failed: A budget is spent, so no call was made.
+        Failed: A budget is spent, so no call was made; or a guardrail refused the run's request.
         Interrupted: A request to stop came while the reply streamed, or before a retry.
         Misuse: The run has ended.
     """
@@ -140,8 +140,9 @@ async def call_model(
     if context.plan.journal is not None:
         _watch_for_others(context)
     call = ModelCall(context, model, request, started, interrupt=interrupt, held=held)
-    recording = context.recording
-    response = await call.ask() if recording is None else recording.reply(name, step)
+    recording, checks = context.recording, context.guardrails
+    ask = call.ask if checks is None else partial(checks.beside, call)
+    response = await ask() if recording is None else recording.reply(name, step)
     response = judge_answer(
         with_unique_ids(response, context.state.call_ids),
         allow_filtered=context.plan.agent.allow_filtered,
@@ -282,15 +283,20 @@ def _warn_of_left_out(context: RunContext, request: ModelRequest, provider: str)
 
 def _count_unfinished(context: RunContext, reported: Usage | None) -> None:
     """Count an abandoned try: the usage streamed so far, or an unmeasured call without any."""
-    if not reported:
+    cost = reported.cost if reported else None
+    count_without_reply(context, ModelResponse(usage=reported or Usage(), cost=cost))
+
+
+def count_without_reply(context: RunContext, used: ModelResponse) -> None:
+    """Count what a call has *used* whose reply is not logged; unmeasured if that is unknown."""
+    if not used.usage:
         # The provider may charge for it, but how much is unknown.
         context.budget.add_unfinished()
         return
-    so_far = ModelResponse(usage=reported, cost=reported.cost)
-    context.budget.add(so_far)
+    context.budget.add(used)
     if not context.recorder.is_settled:
         # The log has no reply of this call, so log its usage for later sessions.
-        context.recorder.emit(UsageReported(number=0, response=so_far))
+        context.recorder.emit(UsageReported(number=0, response=used))
 
 
 def _with_streamed_usage(response: ModelResponse, reported: Usage | None) -> ModelResponse:
