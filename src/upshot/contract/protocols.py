@@ -645,7 +645,7 @@ class Lapsing(Protocol):
 
     @property
     def safe_until(self) -> float:
-        """From when on nothing may start under it, in seconds since the machine's boot."""
+        """The time until which work may start under it, in seconds since the machine's boot."""
         ...
 
 

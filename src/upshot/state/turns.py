@@ -1,8 +1,8 @@
 """Turns of a conversation: folds the logs of its runs for the next turn.
 
 A turn is one request and its outcome: a run, or the runs that handed the request on. Its messages
-count once it is committed. The next turn is told what an uncommitted turn did, until a committed
-turn was told.
+count once it is committed. The next turn gets a notice of what an uncommitted turn did, until a
+committed turn has had it.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class Turn(msgspec.Struct, frozen=True, omit_defaults=True):
         remember: Whether the run is a turn; if not, it sees the conversation and adds nothing.
         known: How many messages of the seed come from the conversation; -1 if the host prepared
             the board.
-        earlier: The calls in earlier turns that it was told of.
+        earlier: The calls in earlier turns that its notice lists.
         tokens: The input tokens of the last model call in the previous turn, as the provider
             counted them; None if it gave no count.
     """
@@ -141,7 +141,7 @@ class TurnsBlock(msgspec.Struct, frozen=True):
             since; the next block continues the last one.
         asked: What users asked in these turns; see ``CommittedTurns``.
         tokens: The value after them; see ``CommittedTurns``.
-        told: The calls that these turns were told of.
+        told: The calls that the notices of these turns list.
         taint: The value after them.
         ends: The number of messages after each turn, and in which of the lists.
         digest: Of the messages after them.
@@ -166,7 +166,7 @@ class CommittedTurns:
         asked: What users asked, each with the number of turns committed by then.
         tokens: The input tokens of the last model call, as its provider counted them; None if
             unknown.
-        told: The calls that a committed turn was told of, each with its run.
+        told: The calls that the notice of a committed turn listed, each with its run.
         taint: The first untrusted content that reached one of them, None for none.
     """
 
@@ -337,7 +337,7 @@ class ConversationState(msgspec.Struct, kw_only=True, eq=False):
         usage: What all its runs used.
         cost: Their cost, None if nothing had a price.
         pending: What its runs wait for, each with the run that asks.
-        undone: The calls of uncommitted turns that no committed turn was told of.
+        undone: The calls of uncommitted turns that no committed turn has had a notice of.
         waiting: The calls of turns that wait; calls that wait for approval come last.
     """
 

@@ -299,7 +299,7 @@ def to_langchain(desk: Desk) -> list[Any]:
     """Make LangChain tools; the outcome is the ``artifact`` of the message.
 
     At a durable desk, a waiting call is an ``interrupt`` of a LangGraph graph. At others, the model
-    is told that the call waits, and the tools support only async calls.
+    reads that the call waits, and the tools support only async calls.
 
     Raises:
         Misuse: The package is not installed.

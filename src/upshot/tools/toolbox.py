@@ -800,7 +800,7 @@ class Toolbox:
         """Return the offered tools for the OpenAI Agents SDK; see ``for_pydantic_ai``.
 
         A tool that always needs approval interrupts the SDK's run. For other calls that need
-        approval, the model is told that the call waits, and ``pending`` has it.
+        approval, the model reads that the call waits, and ``pending`` has it.
 
         Raises:
             Misuse: The package is not installed.
@@ -812,7 +812,7 @@ class Toolbox:
     def for_langchain(self) -> list[Any]:
         """Return the offered tools for LangChain, for async calls; see ``for_pydantic_ai``.
 
-        The outcome is the artifact of the message. If a call needs approval, the model is told
+        The outcome is the artifact of the message. If a call needs approval, the model reads
         that it waits, and ``pending`` has it.
 
         Raises:

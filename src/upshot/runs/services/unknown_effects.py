@@ -34,7 +34,7 @@ def judge_unknown(context: RunContext, doubtful: Sequence[Doubtful]) -> None:
     """Ask about calls of unknown effect, or stop, as their tools and the policy say.
 
     Without a journal that has an effect ledger no question is asked, because it could not be
-    settled; the model is told instead.
+    settled; the model reads that instead.
 
     Raises:
         Failed: The run must stop.

@@ -268,7 +268,7 @@ def _id_of(item: PendingApproval | PendingQuestion) -> str:
     return digest_of(item) or item.id
 
 
-# -- what is told
+# -- the events of a response
 
 
 class Fold:
