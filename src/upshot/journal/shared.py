@@ -2,8 +2,8 @@
 
 A ``PlacedAnswer`` comes from a process that does not work on the run. It is a row beside the log,
 because only the run's holder may append to the log. The first answer to a question wins, and a
-later one gets the first one back. The session that resumes the run copies the answers to its open questions
-into the log; a logged answer marks the row as used.
+later one gets the first one back. The session that resumes the run copies the answers to its open
+questions into the log; a logged answer marks the row as used.
 
 A run is due when a worker should claim it: it was submitted, or answered while it was parked. Its
 row in the list of runs says so. A claim clears that mark, since from then on the row names the
