@@ -102,7 +102,7 @@ endef
 
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
-.PHONY: quick mutants effects fuzz chaos whole beside duplicates kills stress properties help setup demo test format-check lint types layers unit adapters mcp dojo \
+.PHONY: quick slow mutants effects fuzz chaos whole beside duplicates kills stress properties help setup demo test format-check lint types layers unit adapters mcp dojo \
   fleet postgres release restate protocols chromium browser docs site pictures bench schema format clean
 
 help: ## list the targets
@@ -111,7 +111,10 @@ help: ## list the targets
 demo: $(DEMO) ## run the survey agent on this repository, or on DEMO_REPO=..., with MODEL=...
 	@$(BIN)/python examples/survey/demo.py $(if $(MODEL),--model '$(MODEL)')
 
-test: format-check lint types layers unit ## formatting, lint, types, layers, tests
+test: format-check lint layers $(TYPESCRIPT) ## formatting, lint, layers, then types beside the tests
+	@said=$$(mktemp) && { $(MAKE) --no-print-directory types >$$said 2>&1 & checks=$$!; trap "kill $$checks" INT TERM; \
+	  $(MAKE) --no-print-directory unit; tests=$$?; wait $$checks; types=$$?; cat $$said; rm -f $$said; \
+	  exit $$((tests | types)); }
 
 format-check: $(DEV)
 	$(call stage,format,$(BIN)/ruff format --check $(CODE))
@@ -128,7 +131,10 @@ layers: $(DEV)
 
 unit: $(DEV) $(TYPESCRIPT)
 	@echo tests
-	@$(BIN)/pytest -q -n $(WORKERS)
+	@$(BIN)/pytest -q -n $(WORKERS) -m 'not slow'
+
+slow: $(DEV) ## run the tests that `make test` leaves out: more cases of the same, on more journals, larger ones
+	@$(BIN)/pytest -q -n $(WORKERS) -m slow
 
 quick: $(DEV) ## lint, and the tests that the change in hand most likely breaks, in a minute
 	$(call stage,lint,$(BIN)/ruff check $(CODE))

@@ -14,6 +14,7 @@ from hypothesis.internal.conjecture import providers
 
 from tests.places import Place
 from tests.postgres import PostgresServer, started_server
+from tests.slow import mark_slow
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -33,7 +34,7 @@ NOT_OURS = re.compile(
 settings.register_profile(
     "upshot",
     deadline=None,
-    max_examples=25,
+    max_examples=10,
     derandomize=True,
     print_blob=True,
     suppress_health_check=[HealthCheck.too_slow],
@@ -127,8 +128,10 @@ def place(request: pytest.FixtureRequest) -> Place:
     return Place.database(request.getfixturevalue("postgres"), database)
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Refuse ids that contain addresses, because parallel workers would not agree on them."""
+    """Refuse ids that contain addresses, on which parallel workers differ; mark slow tests."""
+    mark_slow(items)
     for item in items:
         if " at 0x" in item.nodeid:
             raise pytest.UsageError(f"{item.nodeid}: give its parameters ids that stay the same")

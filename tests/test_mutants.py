@@ -43,6 +43,7 @@ def test_every_mutant_of_a_module_is_a_module() -> None:
         compile(data[: one.start] + one.new.encode() + data[one.end :], "it", "exec")
 
 
+@pytest.mark.slow
 def test_a_change_is_noticed_and_a_green_test_is_not_red(tmp_path: Path) -> None:
     (tmp_path / "root/src").mkdir(parents=True)
     (tmp_path / "root/test_it.py").write_text("import it\ndef test_it():\n    assert it.x == 5\n")

@@ -32,6 +32,7 @@ PROGRAMS = {
 }
 
 
+@pytest.mark.slow("file-*")
 @pytest.mark.parametrize("name", PROGRAMS)
 @pytest.mark.parametrize("is_file", [False, True], ids=["code", "file"])
 def test_it_does_what_python_does(tmp_path: Path, name: str, is_file: bool) -> None:

@@ -283,6 +283,7 @@ def test_ctrl_c_at_a_prompt_leaves_and_nothing_is_answered(folder: Path) -> None
     assert json.loads(out)["status"] == "input_required"
 
 
+@pytest.mark.slow("<&-", "2>&-")
 @pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-"])
 def test_a_closed_stream_is_no_crash(closed: str, folder: Path) -> None:
     command = f'exec "$0" -m upshot run agent.py - --model scripted:[] {closed}'

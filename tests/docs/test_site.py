@@ -25,6 +25,7 @@ def test_every_page_has_one_place_in_the_order() -> None:
     assert sorted(placed) == sorted(written | {"api/index", "CONTRIBUTING", "CHANGELOG"})
 
 
+@pytest.mark.slow
 def test_every_public_name_has_its_anchor_in_the_reference(texts: dict[str, str]) -> None:
     headings = {
         heading
@@ -36,6 +37,7 @@ def test_every_public_name_has_its_anchor_in_the_reference(texts: dict[str, str]
     assert {"upshot.guard.guard", "upshot.testing.FakeClock", "upshot run"} <= headings
 
 
+@pytest.mark.slow
 def test_an_entry_has_signature_types_and_links(texts: dict[str, str]) -> None:
     entry = texts["api/running"].partition("## upshot.resume\n")[2].partition("\n## ")[0]
     assert "async def resume(\n    run_id: str,\n" in entry
@@ -52,6 +54,7 @@ def test_the_anchor_of_a_heading_is_that_of_github_or_the_name() -> None:
     assert reference.slug_of("upshot.AgentResult") == "upshot.AgentResult"
 
 
+@pytest.mark.slow
 def test_a_link_to_a_file_of_the_repository_leads_to_a_page_that_shows_it(
     texts: dict[str, str],
 ) -> None:
@@ -60,6 +63,7 @@ def test_a_link_to_a_file_of_the_repository_leads_to_a_page_that_shows_it(
     assert "````python\n" in texts["files/examples-chat-chat-py"]
 
 
+@pytest.mark.slow
 def test_a_long_page_is_cut_into_parts(texts: dict[str, str]) -> None:
     parts = [text for name, text in texts.items() if re.fullmatch(r"decisions(-\d+)?", name)]
     assert len(parts) > 1 and all(text.startswith("# Decisions") for text in parts)
@@ -67,6 +71,7 @@ def test_a_long_page_is_cut_into_parts(texts: dict[str, str]) -> None:
     assert all("| --- |" in head or head.startswith("##") for head in heads)
 
 
+@pytest.mark.slow
 def test_every_page_has_a_line_in_the_list_for_language_models(texts: dict[str, str]) -> None:
     index = pages.llms_index(texts)
     lines = re.findall(r"^- \[[^\]]+\]\(([\w./-]+)\.md\): [A-Z0-9`].+\.$", index, re.MULTILINE)

@@ -7,9 +7,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.docs.test_pages import ROOT, blocks_of
 
 
+@pytest.mark.slow
 def test_the_tests_of_the_page_pass(tmp_path: Path) -> None:
     page = ROOT / "docs" / "testing.md"
     code = "\n\n".join(blocks_of(page))

@@ -30,6 +30,7 @@ def program_of(text: str, mode: str) -> str:
     return "\n".join(program)
 
 
+@pytest.mark.slow
 def test_the_code_of_the_pages_fits_the_types(tmp_path: Path) -> None:
     pytest.importorskip("pyright", reason="pyright is a development dependency")
     for page in filter(blocks_of, PAGES):

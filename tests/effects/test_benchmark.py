@@ -7,10 +7,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 WAYS = "3,10,14"
 
 
+@pytest.mark.slow
 def test_the_table_of_those_that_need_no_other_package() -> None:
     command = [sys.executable, "-m", "bench.effects", "--only", "python,once,upshot"]
     done = subprocess.run(

@@ -8,6 +8,8 @@ from contextlib import asynccontextmanager
 from types import FrameType
 from typing import Any
 
+import pytest
+
 from upshot import Agent, Budget, Model, ModelResponse, ScriptedModel, ToolCall, run, tool
 from upshot.contract.model_calls import ModelReplied
 from upshot.journal.event_codec import to_entry
@@ -102,6 +104,7 @@ class Replies:
         yield 200, [("content-type", "application/json")], chunks()
 
 
+@pytest.mark.slow
 async def test_what_a_server_sends_is_read_beside_the_loop_and_sent_again_bit_by_bit() -> None:
     model = resolve("openai:m", base_url="http://localhost", transport=Replies(12_000))
     # Only the one message with all calls is still encoded in one piece, at six for each.

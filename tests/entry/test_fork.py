@@ -205,6 +205,7 @@ WITH_ASKING_CHILD: dict[str, Callable[[], Engine]] = {
 }
 
 
+@pytest.mark.slow("sqlite-script*", "sqlite-graph*")
 @pytest.mark.parametrize(
     ("shape", "kept", "word"),
     [

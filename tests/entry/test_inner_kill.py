@@ -112,6 +112,16 @@ ENGINES = pytest.mark.parametrize(
 )
 
 
+@pytest.mark.slow(
+    "at the start*-graph-*",
+    "at the start*-machine-*",
+    "in a read*-script-*",
+    "in a read*-machine-*",
+    "when payer*-script-*",
+    "when payer*-graph-*",
+    "when outer*-graph-*",
+    "when outer*-machine-*",
+)
 @ENGINES
 @pytest.mark.parametrize(
     ("death", "looks"),
@@ -137,6 +147,7 @@ async def test_a_run_inside_that_was_killed_goes_on_to_its_question(
     assert killed.done() == effects
 
 
+@pytest.mark.slow("script-*", "machine-*")
 @ENGINES
 async def test_what_asked_before_the_kill_can_be_answered_at_once(
     tmp_path: Path, place: Place, around: str

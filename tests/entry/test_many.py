@@ -24,7 +24,7 @@ from upshot import (
     tool,
 )
 
-RUNS = 300
+RUNS = 100
 # Far less than one a run: what caches of the interpreter and the loop may still take.
 KEPT = RUNS // 2
 

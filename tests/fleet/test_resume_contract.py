@@ -105,6 +105,7 @@ def unknown(events: list[Event]) -> set[str]:
     }
 
 
+@pytest.mark.slow("*-16")
 @pytest.mark.parametrize(("count", "at"), PAIRS)
 async def test_a_run_is_worked_on_once_to_its_end_wherever_a_process_dies(
     place: Place, tmp_path: Path, count: int, at: int

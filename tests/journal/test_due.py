@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from tests.places import Place
+from tests.searching import examples
 from upshot.contract import (
     AgentError,
     AgentResult,
@@ -382,7 +383,7 @@ async def test_a_run_in_memory_is_due_just_when_nobody_has_it_and_something_is_t
     await play(MemoryJournal(), ["submit", *steps])
 
 
-@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(50, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps=st.lists(STEPS, max_size=14))
 async def test_a_run_is_due_just_when_nobody_has_it_and_something_is_to_be_done(
     steps: list[str], tmp_path_factory: pytest.TempPathFactory

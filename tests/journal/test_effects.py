@@ -86,7 +86,7 @@ def read_line(process: subprocess.Popen[str]) -> str:
 
 
 def test_of_64_callers_of_one_key_one_has_it(place: Place):
-    rounds = int(os.environ.get("UPSHOT_EFFECT_ROUNDS", "5"))
+    rounds = int(os.environ.get("UPSHOT_EFFECT_ROUNDS", "2"))
     asyncio.run(make(place))
     each = CALLERS // PROCESSES
     processes = [start(CALLER, place.where, one, rounds, each) for one in range(PROCESSES)]

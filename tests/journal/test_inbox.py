@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
+from tests.searching import examples
 from upshot import (
     Agent,
     Answer,
@@ -206,7 +207,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Any]:
         yield lambda: "memory:"
 
 
-@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(50, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps=st.lists(st.tuples(st.sampled_from(STEPS), st.integers(0, 59)), max_size=12))
 def test_the_inbox_holds_what_a_fold_of_the_logs_gives(place: Any, steps: list[Any]) -> None:
     async def play() -> None:

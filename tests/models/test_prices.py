@@ -228,6 +228,7 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.slow("limited")
 @pytest.mark.parametrize("how", ["usual", "limited"])
 def test_the_table_is_read_in_a_thread_while_the_first_request_is_under_way(how):
     done = subprocess.run(

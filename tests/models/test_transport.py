@@ -308,6 +308,7 @@ def test_the_package_loads_no_aiohttp_until_it_sends():
     assert subprocess.run([sys.executable, "-c", code], check=False, timeout=60).returncode == 0
 
 
+@pytest.mark.slow("a loop left open", "a loop closed*")
 @pytest.mark.parametrize(
     "end",
     [

@@ -128,6 +128,7 @@ def nothing_sent() -> None:
     SENT.clear()
 
 
+@pytest.mark.slow("a graph", "children", "a tool*")
 @pytest.mark.parametrize("shape", SHAPES)
 async def test_a_tainted_write_asks_wherever_the_process_ended(shape: str) -> None:
     journal = Ordered()

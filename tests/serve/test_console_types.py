@@ -26,6 +26,7 @@ def test_the_script_reads_only_fields_that_the_api_sends(tmp_path: Path) -> None
     assert check(tmp_path) == ""
 
 
+@pytest.mark.slow
 def test_a_field_that_no_reply_has_is_refused(tmp_path: Path) -> None:
     script = tmp_path / "odd.js"
     script.write_text(

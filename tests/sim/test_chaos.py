@@ -10,7 +10,7 @@ import pytest
 from fuzz.chaos import chaos, contradictions, distorted
 from upshot import AgentError, AgentResult, FinishReason, Message, Status, ToolCall, Usage
 
-COUNT = 300
+COUNT = 100
 
 
 async def test_no_answer_makes_a_run_raise_or_contradict_itself() -> None:

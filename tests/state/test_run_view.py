@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
@@ -130,6 +131,7 @@ async def test_it_says_what_happened_and_reads_back() -> None:
         assert 0 < row.seq <= (row.end_seq or view.head.seq)
 
 
+@pytest.mark.slow
 def test_a_run_of_thousands_of_steps_is_shown_at_once() -> None:
     calls = [ToolCall(f"c{n}", "look", {"order": n + 3}) for n in range(2_000)]
     agent = Agent("a", model=ScriptedModel([*calls, "Done."]), tools=[look])

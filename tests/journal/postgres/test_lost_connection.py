@@ -17,7 +17,7 @@ from upshot.journal import PostgresJournal
 from upshot.journal.postgres.server import LEASE_S, Server
 
 # As many cuts as are wanted: `UPSHOT_TEST_CUTS=1000 make postgres`.
-CUTS = int(os.environ.get("UPSHOT_TEST_CUTS", "200"))
+CUTS = int(os.environ.get("UPSHOT_TEST_CUTS", "40"))
 
 
 @pytest.fixture(autouse=True)
@@ -79,7 +79,7 @@ async def test_work_of_every_kind_is_done_once_over_cut_connections(
 ) -> None:
     async with cutting_proxy(postgres.port, seed=2) as proxy:
         journal = await PostgresJournal.open(postgres.url(database, port=proxy.port))
-        proxy.left = 60
+        proxy.left = 20
         round = 0
         while proxy.left:
             round += 1

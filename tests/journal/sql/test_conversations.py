@@ -47,6 +47,7 @@ class _Rows(list[Any]):
         return self[0] if self else None
 
 
+@pytest.mark.slow("False")
 @pytest.mark.parametrize("newest_first", [True, False])
 async def test_a_page_of_many_conversations_is_one_statement(
     tmp_path: Path, newest_first: bool

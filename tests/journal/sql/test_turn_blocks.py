@@ -59,6 +59,7 @@ async def test_a_late_turn_reads_no_more_logs_than_an_early_one(tmp_path: Path) 
     assert await said(place) == all_of(66)
 
 
+@pytest.mark.slow("another body", "another checksum", "one missing")
 @pytest.mark.parametrize(
     "statement",
     [
