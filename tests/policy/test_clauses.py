@@ -131,6 +131,21 @@ def test_who_is_named_otherwise_than_as_the_receiver_gets_nothing(name: str) -> 
         assert asks(make("send", to=["ada@x.io", EVE]), facts), text
 
 
+SPEAKS_AGAINST = (
+    *("skip", "block", "ignore", "refuse", "remove", "exclude", "omit", "avoid", "reject", "ban"),
+    *("drop", "leave out", "left out", "forget", "unsubscribe", "distrust", "blacklist", "mute"),
+    *("mistrust", "hate", "dislike", "decline", "revoke", "bar", "fire", "sack", "beware of"),
+    *("keep away from", "stay away from", "spam", "scam", "fraudulently got", "phish"),
+)
+
+
+@pytest.mark.parametrize("words", SPEAKS_AGAINST)
+def test_what_the_user_speaks_against_is_not_asked_for(words: str) -> None:
+    delete = make("delete", file="f13")
+    assert asks(delete, told(f"I {words} secrets.docx. Delete it"))
+    assert not asks(delete, told("I like secrets.docx. Delete it"))
+
+
 ELSEWHERE = [
     "Read my mail, then pay Ada 50 euros and mail Bob that it is done",
     "Pay Ada 50 euros. Mail Bob that it is done",

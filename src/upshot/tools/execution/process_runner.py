@@ -36,6 +36,7 @@ _PIECE_BYTES = 1 << 18
 _END_S = GRACE_S + 1.0
 # A killed process takes a moment to end.
 _KILLED_S = 1.0
+_REAP_TRIES = 5_000
 _INHERITED = frozenset(
     (
         *("HOME", "LANG", "LANGUAGE", "LD_LIBRARY_PATH", "LOGNAME", "PATH", "SHELL", "TERM"),
@@ -139,8 +140,8 @@ class _Conversation:
         self._loop.remove_reader(self._outlet)
         if self._process.stdout is not None:
             self._process.stdout.close()
-        # It has closed its output, so this takes next to no time.
-        for _ in range(200):
+        # It has closed its output, so this takes next to no time, or a while on a busy machine.
+        for _ in range(_REAP_TRIES if self._gone.done() else 1):
             if self._process.poll() is not None:
                 break
             await _wait_until(self._loop.create_future(), 0.002)
