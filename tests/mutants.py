@@ -114,10 +114,10 @@ class Copy:
 
     def red(self, tests: Sequence[str]) -> list[str]:
         """The first test that fails, or what else went wrong; none if all are green."""
-        program = [sys.executable, "-m", "pytest", "-q", "-x", "-n", "0", "-p", "no:cacheprovider"]
+        program = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider"]
         environment = {**os.environ, "PYTHONPATH": str(self.root / "src")}
         done = subprocess.run(
-            [*program, *tests],
+            [*program, "-m", "not slow", *tests],
             check=False,
             cwd=self.root,
             env=environment,
