@@ -197,7 +197,7 @@ async def list_schedules(terminal: Terminal, *, target: str, journal: str) -> in
     if states:
         terminal.say_rows(plain_table(rows))
     else:
-        terminal.tell("the App has no schedules: give it some with app.schedule()")
+        terminal.report("the App has no schedules: give it some with app.schedule()")
     return 0
 
 
