@@ -12,7 +12,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCE = ROOT / "src" / "upshot"
-MODULES = sorted(SOURCE.rglob("*.py"))
+# What `upshot new` writes is no part of the package.
+MODULES = sorted(path for path in SOURCE.rglob("*.py") if path.parent.name != "desk")
 
 # Their names are loaded at their first use.
 LAZY = [

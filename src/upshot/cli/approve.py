@@ -412,9 +412,8 @@ async def answer_run(
     editing = Editing(launching, terminal, is_sure=goes_on)
     answers = given.read(waiting, editing)
     if not answers:
-        terminal.report(
-            *(Text(line, UNKNOWN_STYLE) for line in effect_lines(activity, is_dead=True))
-        )
+        lines = effect_lines(activity, is_dead=True)
+        terminal.report(*(Text(line, UNKNOWN_STYLE) for line in lines))
         if terminal.as_json:
             terminal.answer(activity.pending)
             return EXIT_CODES[Status.INPUT_REQUIRED]
@@ -423,9 +422,7 @@ async def answer_run(
         terminal.hint(*_hints(waiting, run_id, journal))
         return EXIT_CODES[Status.INPUT_REQUIRED]
     if not goes_on:
-        receipts = await answer_parked(run_id, answers, journal=where)
-        if late := [one.reason for one in receipts if isinstance(one, Outdated)]:
-            raise Misuse("; ".join(late))
+        await _store_answers(run_id, answers, where)
         terminal.hint(f"{who}: {then}")
         return 0
     return await resume_agent(
@@ -438,6 +435,17 @@ async def answer_run(
         launching=launching,
         take_over=take_over,
     )
+
+
+async def _store_answers(run_id: str, answers: Sequence[AnyAnswer], where: str) -> None:
+    """Store answers for the process that resumes the run.
+
+    Raises:
+        Misuse: One of them came too late.
+    """
+    receipts = await answer_parked(run_id, answers, journal=where)
+    if late := [one.reason for one in receipts if isinstance(one, Outdated)]:
+        raise Misuse("; ".join(late))
 
 
 def _who_continues(

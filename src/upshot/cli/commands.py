@@ -576,6 +576,16 @@ def health(**options: Any) -> int:
     return run_command(listing.show_health, **options)
 
 
+@upshot.command(short_help="Write a small App with tests into a new folder.")
+@click.argument("folder", type=PATH)
+def new(**options: Any) -> int:
+    """Write a small App with tests into a new folder, and print what to do next.
+
+    FOLDER does not exist yet, or is empty. The desk answers without a key.
+    """
+    return run_command(documents.make_desk, **options)
+
+
 @upshot.command(short_help="Report every fault in a machine.")
 @click.argument("target", metavar="FILE", type=PATH)
 @TOOLS

@@ -1,8 +1,9 @@
-"""Checks and draws machine files; prints the schema."""
+"""Checks and draws machine files; prints the schema; lays out a new desk."""
 
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 import textwrap
 from collections import Counter
@@ -302,4 +303,31 @@ def print_schema(terminal: Terminal, *, form: str) -> int:
         terminal.answer_text({form: made}, made)
     else:
         terminal.put_json(json.dumps(made, indent=2, ensure_ascii=False))
+    return 0
+
+
+_DESK = Path(__file__).parent / "desk"
+# A name that starts with a dot may be left out of a distribution.
+_NAMES = {"gitignore": ".gitignore"}
+
+
+async def make_desk(terminal: Terminal, *, folder: str) -> int:
+    """Write a small App with tests into a new folder, and print what to do next.
+
+    Raises:
+        Misuse: The folder has files, or it cannot be written.
+    """
+    place = Path(folder)
+    try:
+        place.mkdir(parents=True, exist_ok=True)
+        if any(place.iterdir()):
+            raise Misuse(f"{folder} is not empty: name a new folder")
+        for file in sorted(one for one in _DESK.iterdir() if one.is_file()):
+            name = _NAMES.get(file.name, file.name)
+            (place / name).write_bytes(file.read_bytes())
+            terminal.put(f"{place / name}\n")
+    except OSError as error:
+        raise Misuse(f"{folder} cannot be written: {error.strerror}; name another") from error
+    terminal.report("Next:")
+    terminal.hint(f"cd {shlex.quote(folder)}", "upshot run desk.py:support 'Where is order 7?'")
     return 0
