@@ -256,7 +256,10 @@ def _plain_layout(given: tuple[object, ...]) -> _Layout | None:
 
 
 def _split_name(name: str) -> tuple[str, list[str], str]:
-    """Split *name*: its family, what it counts, and which part it is ("" for none)."""
+    """Split *name*: its family, what it counts, and which part it is.
+
+    The part is "" for a name without "ratelimit": a provider with other names is added here.
+    """
     # Some providers write it with a hyphen.
     family, _, rest = name.replace("rate-limit", "ratelimit").partition("ratelimit")
     if not rest.startswith("-"):
