@@ -226,17 +226,17 @@ class LiveRun(Generic[T]):
             yield piece
 
     def partial(self) -> T | None:
-        """Return what has arrived of the answer, as an object of the agent's ``output_type``.
+        """Return the answer so far, as an object of the agent's ``output_type``.
 
         It is the largest prefix of the answer that is valid for the type: an element that is still
         incomplete is left out if the type refuses it as it is. So a field that the type requires
-        must have begun before there is any value, and fields with defaults come one by one. A
+        must have started before there is any value, and fields with defaults appear one by one. A
         type's own validators run at each call, and what they refuse is left out too. For a JSON
-        Schema it is what has arrived of the JSON, not validated; without a type, the text.
+        Schema it is the JSON so far, not validated; without a type, the text so far.
 
         It is about the last reply of the run's own model, as far as it was received, and may be
         ahead of the events that a reader got. A reply that broke off or was not accepted, and a
-        reply with tool calls, count for nothing.
+        reply with tool calls, are ignored.
 
         Returns:
             The value; None before anything is known. Only the result of the run is the answer.

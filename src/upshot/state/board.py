@@ -154,7 +154,7 @@ class Board:
         return messages if self.compacted is None else self.compacted.sent(messages)
 
     def so_far(self) -> MessageList:
-        """Return the messages of the main channel up to where the engine has got again."""
+        """Return the messages of the main channel up to the point that the engine reached again."""
         main = self._channels[MAIN_CHANNEL]
         return main.so_far(len(main.items) - len(self._again.get(MAIN_CHANNEL, ())))
 

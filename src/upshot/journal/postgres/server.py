@@ -317,7 +317,7 @@ class ServerConnection:
         return row[0] if row else 0
 
     def forget_leases(self) -> None:
-        """Remove what processes that are long gone have left behind."""
+        """Remove the leases, commits and pieces of processes that ended long ago."""
         for table, moment in (("leases", "until"), ("commits", "at"), ("pieces", "at")):
             self.do(f"DELETE FROM {table} WHERE {moment} < now() - interval '1 day'")
 
