@@ -9,7 +9,19 @@ import pytest
 from tests.cli.made_up import began_call, stamped
 from upshot.cli.running import TextStream
 from upshot.cli.terminal import Terminal
-from upshot.contract import Event, ModelRetried, RunInterrupted, TextDelta, ToolProgress
+from upshot.contract import (
+    AttemptEnded,
+    AttemptLine,
+    Event,
+    ModelReplied,
+    ModelResponse,
+    ModelRetried,
+    RunInterrupted,
+    Status,
+    TextDelta,
+    ToolProgress,
+)
+from upshot.runs.services.hooks import refusal_error
 
 
 class Tty(io.StringIO):
@@ -54,3 +66,18 @@ def test_text_that_is_void_is_said_to_be_so() -> None:
     # What comes whole now is printed at the end.
     assert not stream.wrote
     assert (out.getvalue(), err.getvalue().count("is void")) == ("Half\n", 1)
+
+
+@pytest.mark.parametrize("tty", [False, True])
+def test_text_that_a_guardrail_refused_is_said_to_be_void(*, tty: bool) -> None:
+    kind = Tty if tty else io.StringIO
+    out, err = kind(), kind()
+    stream = TextStream(Terminal(out=out, err=err))
+    error = refusal_error("polite", "answer", "it is rude")
+    line = AttemptLine(status=Status.FAILED, error=error)
+    replied = ModelReplied(turn=1, response=ModelResponse(content="You fool."))
+    said = (0, TextDelta(text="You fool.")), (0, replied)
+    for one in stamped([*said, (0, AttemptEnded(line=line))]):
+        stream.add(one)
+    assert not stream.wrote
+    assert (out.getvalue(), err.getvalue().count("is void")) == ("You fool.\n", 1)

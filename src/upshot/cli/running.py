@@ -27,7 +27,15 @@ from upshot.cli.timeline import Mode, Progress, choose_mode
 from upshot.contract.agent_spec import AgentSpec
 from upshot.contract.base.enums import InterruptCause, Status
 from upshot.contract.base.structs import path_of
-from upshot.contract.events import DELTAS, Event, RunStarted, StepSettled, StepStarted, ToolStarted
+from upshot.contract.events import (
+    DELTAS,
+    AttemptEnded,
+    Event,
+    RunStarted,
+    StepSettled,
+    StepStarted,
+    ToolStarted,
+)
 from upshot.contract.model_calls import ModelReplied, ModelRetried, Request, TextDelta
 from upshot.contract.pending import AnyAnswer
 from upshot.contract.result import AgentResult
@@ -46,6 +54,8 @@ from upshot.state.run_state import STOPPED
 
 # Shown when a model call whose reply was already printed is repeated.
 _VOID = "the reply was cut off: its text above is void, and the model is called again"
+
+_REFUSED = "a guardrail refused this: the text above is void"
 
 
 class TextStream:
@@ -66,6 +76,10 @@ class TextStream:
             self._terminal.put(event.text)
             self.wrote = self._is_in_reply = True
             self._at_line_start = event.text.endswith("\n")
+        elif isinstance(event, AttemptEnded) and self.wrote and _is_refused(event):
+            self.end_line()
+            self.wrote = False
+            self._terminal.report(Text(_REFUSED, "yellow"))
         elif isinstance(event, ModelReplied | ModelRetried | ToolStarted) or (
             # The next message must not follow half a line of text.
             self._terminal.is_one_screen and not isinstance(event, DELTAS)
@@ -83,6 +97,11 @@ class TextStream:
         if not self._at_line_start:
             self._terminal.put("\n")
             self._at_line_start = True
+
+
+def _is_refused(event: AttemptEnded) -> bool:
+    error = event.line.error
+    return error is not None and bool(error.guardrail)
 
 
 async def attend(

@@ -21,6 +21,7 @@ from upshot import (
     ToolCall,
     ToolContext,
     ToolError,
+    output_guardrail,
     start,
     states,
     to_public_event,
@@ -129,6 +130,15 @@ async def test_a_call_of_a_model_that_is_tried_again_makes_its_pieces_void() -> 
     retry = Retry(base_s=0)
     seen = await shown(desk().but(model=ScriptedModel([busy, "Hello."]), retry=retry))
     assert without_seq(seen)[0] == {"kind": "reset"}
+
+
+async def test_what_a_guardrail_refused_is_void() -> None:
+    refuses = output_guardrail(lambda info, result: "canary")
+    seen = await shown(desk().but(model=ScriptedModel(["You fool."]), deciders=[refuses]))
+    assert without_seq(seen[-2:]) == [
+        {"kind": "reset", "attempt": 1},
+        {"kind": "end", "status": "failed", "error": "policy_denied"},
+    ]
 
 
 async def test_a_question_shows_what_is_approved_and_its_digest() -> None:

@@ -9,6 +9,7 @@ from upshot.contract.base.enums import Effect
 from upshot.contract.base.structs import Json, JsonObject
 from upshot.contract.base.words import call_words
 from upshot.contract.events import (
+    AttemptEnded,
     AttemptStarted,
     Event,
     RunSettled,
@@ -23,6 +24,7 @@ from upshot.contract.tool_calls import ToolArtifactReference, ToolExecutionResul
 
 _Shown = (
     AttemptStarted
+    | AttemptEnded
     | TextDelta
     | ModelReplied
     | ModelRetried
@@ -42,7 +44,7 @@ def to_public_event(event: Event, *, tools: Mapping[str, str] | None = None) -> 
     text   ``text``, a piece of a reply
     message ``text``, a whole reply; it replaces the pieces before it
     reset  the pieces since the last whole reply are void; with ``attempt``, the number of a
-           revised attempt, everything said before is void
+           revised attempt or of one that a guardrail refused, everything said before is void
     tool   ``id`` of the call, ``name`` as in *tools*, ``state``: started, done, failed, or
            working with a ``text``, the tool's report of its progress
     end    ``status``; ``text``, the answer; ``error``, its code; ``questions``, and
@@ -79,6 +81,9 @@ def _public_form(event: _Shown, tools: Mapping[str, str]) -> JsonObject | None:
     match event:
         case AttemptStarted(attempt=attempt):
             return {"kind": "reset", "attempt": attempt} if attempt > 1 else None
+        case AttemptEnded(line=line):
+            is_refused = line.error is not None and bool(line.error.guardrail)
+            return {"kind": "reset", "attempt": event.attempt} if is_refused else None
         case ModelRetried():
             return {"kind": "reset"}
         case TextDelta(text=text):
