@@ -97,7 +97,7 @@ class AlreadyDone(EffectError):
 
 
 def need_of_extra(what: str, extra: str) -> str:
-    """Return a message that *what* needs an extra, and how to install it."""
+    """Return a message that says which extra *what* needs, and how to install it."""
     return (
         f"{what} needs an extra: pip install 'upshot-agents[{extra}]', "
         f"or in a clone pip install -e '.[{extra}]'"
