@@ -157,7 +157,7 @@ const STATES = {
   "approval-requested": ["needs your word", "asked"],
   "approval-responded": ["at work", ""],
   "output-available": ["done", "done"],
-  "output-error": ["not done", "failed"],
+  "output-error": ["not finished", "failed"],
 };
 
 function card(part) {

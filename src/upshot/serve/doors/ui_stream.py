@@ -284,7 +284,8 @@ class _Answer(Writer):
         if id in self._denied:
             yield {"type": "tool-output-denied", "toolCallId": id}
         else:
-            yield {"type": "tool-output-error", **call, "errorText": "It was not done."}
+            # It may have been done, or be settled later: only its own end is known here.
+            yield {"type": "tool-output-error", **call, "errorText": "It did not finish."}
 
     def end(self, event: PublicEvent) -> Iterator[JsonObject]:
         asked: Any = event.get("questions", ())
