@@ -312,7 +312,7 @@ class RunPanel {
       // A longer run shortens all bars; some spare room avoids a redraw at each event of a live run.
       this.span = isLive(this.head.status) && this.span ? span * 1.25 : span;
       for (const row of this.rows.values()) this.place(this.timeline.known?.get(row.id), row);
-      fill(this.scale, [0, 0.5, 1].map((part) => h("span", took(part * this.span) || "0")));
+      fill(this.scale, [0, 0.5, 1].map((part) => h("span", part ? took(part * this.span) : "0")));
     }
   }
 
