@@ -326,7 +326,7 @@ def calling(name: str) -> list[ModelResponse]:
 def test_a_result_is_what_its_log_folds_to(name: str) -> None:
     MADE.clear()
 
-    @examples(60)
+    @examples(150)
     @example(calling("cancel"), "", {}, [True])
     @example(calling("interrupt"), "", {}, [True])
     @example(calling("pay"), "", {}, [True])

@@ -58,7 +58,9 @@ async def test_that_nothing_happened_is_not_believed_while_the_other_session_wor
 class Held(MemoryJournal):
     """Says who held its runs before."""
 
-    holder = this_process()
+    def __init__(self) -> None:
+        super().__init__()
+        self.holder = this_process()
 
     async def holders(self) -> dict[str, LeaseHolder]:
         return {"r": self.holder}

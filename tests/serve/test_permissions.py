@@ -112,7 +112,7 @@ class Desk:
         await self.app.activate(handle.id)
         asked = {one.pending.id: one.pending for one in await self.app.inbox(run_id=handle.id)}
         digests = {id: getattr(one, "digest", "") for id, one in asked.items()}
-        [grant] = [one.id for one in await self.app.grants() if one.run_id == handle.id]
+        [grant] = [one.id for one in await self.app.grants(limit=1) if one.run_id == handle.id]
         [effect] = [one.id for one in await self.app.effects(run_id=handle.id)]
         return Waiting(handle.id, chat, grant, effect, digests["p"], digests["r"], token)
 
@@ -228,23 +228,32 @@ async def test_every_route_has_its_row() -> None:
 
 async def test_each_user_may_do_on_each_route_what_the_table_says() -> None:
     wrong: list[str] = []
-    for row in ROWS:
+    # What only reads leaves the runs to the next row.
+    reading = [row for row in ROWS if row.method == "GET"]
+    for rows in (reading, *([row] for row in ROWS if row.method != "GET")):
         async with desk() as site:
             runs = [await site.begin(owner) for owner in OWNERS]
-            is_of_run = row.need in NAMED or row.path == "/ui/{agent}/{chat}"
-            for kind, (user, relations) in USERS.items():
-                site.user = user
-                for place, relation in enumerate(relations) if is_of_run else [(0, "any")]:
-                    run = runs[place]
-                    status, text = await site.ask(*filled(row, run))
-                    found, wanted = outcome_of(row, status, text), expected(row, user, relation)
-                    case = f"{row.method} {row.path} {row.act}: {kind}, run of {OWNERS[place]}"
-                    if found != wanted:
-                        wrong.append(f"{case}: {found}, not {wanted}")
-                    wrong += leaks(row, runs, relations, text, case, is_done=found == "done")
-                    if found == "done" and row.need in NAMED and row.method != "GET":
-                        runs[place] = await site.begin(OWNERS[place])
+            for row in rows:
+                wrong += await faults_of(row, site, runs)
     assert not wrong, "\n".join(wrong)
+
+
+async def faults_of(row: Row, site: Desk, runs: list[Waiting]) -> list[str]:
+    wrong: list[str] = []
+    is_of_run = row.need in NAMED or row.path == "/ui/{agent}/{chat}"
+    for kind, (user, relations) in USERS.items():
+        site.user = user
+        for place, relation in enumerate(relations) if is_of_run else [(0, "any")]:
+            run = runs[place]
+            status, text = await site.ask(*filled(row, run))
+            found, wanted = outcome_of(row, status, text), expected(row, user, relation)
+            case = f"{row.method} {row.path} {row.act}: {kind}, run of {OWNERS[place]}"
+            if found != wanted:
+                wrong.append(f"{case}: {found}, not {wanted}")
+            wrong += leaks(row, runs, relations, text, case, is_done=found == "done")
+            if found == "done" and row.need in NAMED and row.method != "GET":
+                runs[place] = await site.begin(OWNERS[place])
+    return wrong
 
 
 # The needs of what is done to one run, and the lists that say what each run is about.
