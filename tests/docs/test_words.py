@@ -112,6 +112,8 @@ def names_set_in(source: str) -> Iterator[tuple[int, str]]:
                 yield node.lineno, name
             case ast.arg(arg=name):
                 yield node.lineno, name
+            case ast.MatchAs(name=str(name)):
+                yield node.lineno, name
             case _:
                 pass
 

@@ -179,13 +179,13 @@ class Writer:
 
     Attributes:
         open: The id of the text that is open; "" if none is.
-        said: The pieces of the last text so far.
+        text_so_far: The pieces of the last text, joined.
         calls: The ids of the calls that were written.
     """
 
     def __init__(self) -> None:
         self.open: str = ""
-        self.said: str = ""
+        self.text_so_far: str = ""
         self.calls: set[str] = set()
 
     def add(self, event: PublicEvent) -> list[JsonObject]:
@@ -203,15 +203,15 @@ class Writer:
                 return [*self.answered(event)]
             case _:
                 text = str(event.get("text", ""))
-                last = self._replace(text) if text and text != self.said else []
+                last = self._replace(text) if text and text != self.text_so_far else []
                 return [*last, *self.close(), *self.end(event)]
 
     def _piece(self, text: str) -> list[JsonObject]:
         head: list[JsonObject] = []
         if not self.open:
-            self.said = ""
+            self.text_so_far = ""
             head = self.begin_text()
-        self.said += text
+        self.text_so_far += text
         return [*head, self.piece(text)]
 
     def close(self) -> list[JsonObject]:
@@ -221,7 +221,7 @@ class Writer:
 
     def _replace(self, text: str) -> list[JsonObject]:
         """Replace the pieces of a reply with the whole text."""
-        if self.open and self.said == text:
+        if self.open and self.text_so_far == text:
             return self.close()
         return [*self.void(is_all=False), *self._piece(text), *self.close()]
 

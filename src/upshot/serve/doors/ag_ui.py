@@ -268,7 +268,7 @@ class _Answer(Writer):
         return [{"type": "TEXT_MESSAGE_START", "messageId": self.open, "role": "assistant"}]
 
     def piece(self, text: str) -> JsonObject:
-        self._text["content"] = self.said
+        self._text["content"] = self.text_so_far
         return {"type": "TEXT_MESSAGE_CONTENT", "messageId": self.open, "delta": text}
 
     def end_text(self, id: str) -> JsonObject:
@@ -279,7 +279,7 @@ class _Answer(Writer):
         void = [one for one in void if one["role"] == "assistant"]
         if self.open and self._text not in void:
             void.append(self._text)
-        closed, self.said = self.close(), ""
+        closed, self.text_so_far = self.close(), ""
         if not void:
             return []
         self.all = [one for one in self.all if one not in void]

@@ -224,7 +224,7 @@ class _Answer(Writer):
     def void(self, *, is_all: bool) -> list[JsonObject]:
         """Void what was said since the last whole reply; revised attempts are never shown."""
         chunks: list[JsonObject] = [{"type": "reset-step"}] if self.open else []
-        self.open = self.said = ""
+        self.open = self.text_so_far = ""
         return chunks
 
     def _call(self, id: str, name: str, input: Json, **more: Json) -> Iterator[JsonObject]:
@@ -357,8 +357,8 @@ def _settle(part: JsonObject, chunk: JsonObject) -> None:
             part.update(state="output-available", output=output)
         case {"type": "tool-output-denied"}:
             part.update(state="output-denied")
-        case {"errorText": said}:
-            part.update(state="output-error", errorText=said)
+        case {"errorText": text}:
+            part.update(state="output-error", errorText=text)
         case _:
             pass
 
