@@ -2300,6 +2300,11 @@ export interface ModelStarted {
    * @defaultValue `""`
    */
   step?: string;
+  /**
+   * Tools that deciders left out of the request; calls of them are denied.
+   * @defaultValue `[]`
+   */
+  withheld?: string[];
 }
 
 /** A moment: RFC 3339 in UTC, such as "2026-03-01T12:00:00Z". */

@@ -256,6 +256,7 @@ class ModelStarted(RunEvent, frozen=True, kw_only=True):
         purpose: "repair" if the call corrects a tool call's arguments, "summary" if it sums up
             older messages; "" for a call of the engine.
         step: The key of the step that makes the call, "" if none.
+        withheld: Tools that deciders left out of the request; calls of them are denied.
     """
 
     model: str = ""
@@ -263,6 +264,7 @@ class ModelStarted(RunEvent, frozen=True, kw_only=True):
     request: RequestDigests | None = None
     purpose: str = ""
     step: str = ""
+    withheld: tuple[str, ...] = ()
 
 
 class ModelRetried(RunEvent, frozen=True, kw_only=True):

@@ -80,7 +80,7 @@ from upshot.tools.gates.standard_gates import (
 from upshot.tools.provenance.call_judge import CallJudge, Said, sayings_function
 from upshot.tools.rate_limiter import ActiveTime
 from upshot.tools.repetition import EqualCalls
-from upshot.tools.toolbox_state import Barrier, Emit, JournalLog, Offered, ToolboxState
+from upshot.tools.toolbox_state import Barrier, Emit, JournalLog, Offered, ToolboxState, Withheld
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +138,7 @@ _ALLOWED = {
         methods=("__call__",),
     ),
     **dict.fromkeys(("emit", "barrier", "offered", "step", "at_start", "spent"), _FUNCTION),
-    **dict.fromkeys(("approve", "on_pre_tool_use", "repair", "unknown"), _FUNCTION),
+    **dict.fromkeys(("approve", "on_pre_tool_use", "repair", "unknown", "withheld"), _FUNCTION),
     "said": Allowed("a list of texts", (Iterable,), but=(str,), methods=("__call__",)),
     "replay_scope": Allowed("turn, run or context", fits=("turn", "run", "context").__contains__),
     "parallel": Allowed(
@@ -236,6 +236,7 @@ class ToolboxOptions(TypedDict, total=False):
         emit: Receives events without run, attempt, time and seq; it must be quick.
         barrier: Waits until all emitted events are on disk; awaited before bodies that may write.
         offered: Returns the names that are offered now; None offers all.
+        withheld: Returns the names that the model was not offered when it made a call.
         at_start: Called just before a body starts; it must be quick and must not raise.
         deadline: When time is up, monotonic; None counts ``budget.deadline_s``.
         working: The same, except for time spent asking the user; None counts
@@ -281,6 +282,7 @@ class ToolboxOptions(TypedDict, total=False):
     emit: Emit | None
     barrier: Barrier | None
     offered: Offered | None
+    withheld: Withheld | None
     at_start: AtStart | None
     deadline: float | None
     working: ActiveTime | None
@@ -348,6 +350,7 @@ class Toolbox:
             step=get("step") or _no_step,
             catalog=catalog_of(resolved),
             offered=get("offered"),
+            withheld=get("withheld"),
             pipeline_of=pipelines(
                 get("gates"),
                 hook=get("on_pre_tool_use"),
@@ -382,7 +385,6 @@ class Toolbox:
             ),
         )
         connect(self._state)
-        self._state.turn.tainted = self._state.catalog.taint
 
     def __repr__(self) -> str:
         return f"Toolbox({list(self._state.names_on_offer())})"

@@ -55,6 +55,7 @@ from upshot.tools.gates.pipeline import GatePipeline
 Emit: TypeAlias = Callable[[Event], None]
 Barrier: TypeAlias = Callable[[], Awaitable[None]]
 Offered: TypeAlias = Callable[[], Container[str]]
+Withheld: TypeAlias = Callable[[ToolCall], Container[str]]
 
 MAX_PROCESSES = max(4, 2 * (os.cpu_count() or 1))
 """How many bodies of a Toolbox may run in processes at a time."""
@@ -134,6 +135,8 @@ class ToolboxState:
         step: Returns the key of the step in whose body a call is made, "" for none.
         catalog: The tools.
         offered: Returns the names that are offered now; None offers all.
+        withheld: Returns the names that the model was not offered when it made a call; None if it
+            was always offered all.
         pipeline_of: Returns the gate pipeline for a tool, or for an unknown tool (None).
         clock: The time.
         emit: Receives events.
@@ -187,6 +190,7 @@ class ToolboxState:
     held: asyncio.Event | None = None
     ledger: EffectLedger | None = None
     keeps_outputs: bool = False
+    withheld: Withheld | None = None
     agent_effect: Callable[[str], Effect | None] = lambda key: None
     warned: set[str] = field(init=False)
     made: Counter[str] = field(init=False)
@@ -215,6 +219,7 @@ class ToolboxState:
             return None if found is None else found.identify(call)
 
         self.turn.identify = identify
+        self.turn.tainted = self.catalog.taint
 
     # -- tools on offer
 
@@ -265,12 +270,16 @@ class ToolboxState:
         found = self.known(call.name)
         if found is not None and self.offered is not None and call.name != READER_NAME:
             found = found if call.name in self.offered() else None
+        withheld = () if self.withheld is None else self.withheld(call)
+        if withheld and call.name in withheld:
+            found = None
+        names = self.names_on_offer() if found is None else ()
         return CallState(
             call,
             turn=self.turn,
             found=found,
             pipeline=self.pipeline_of(found),
-            names_on_offer=self.names_on_offer() if found is None else (),
+            names_on_offer=tuple(name for name in names if name not in withheld),
             label=label,
             opened=self.clock.monotonic(),
             run_id=self.identity.run_id,

@@ -401,14 +401,18 @@ def changed_tool(recorded: Iterable[Event], versions: Mapping[str, str]) -> Diff
         versions: The versions of the agent's tools now, by name.
     """
     asked: set[str] = set()
+    withheld: tuple[str, ...] = ()
     for event in recorded:
+        if isinstance(event, ModelStarted) and not event.purpose:
+            withheld = event.withheld
         if isinstance(event, ModelReplied):
             asked.update(call.id for call in event.response.tool_calls)
         if not isinstance(event, ToolSettled) or event.record.call_id not in asked:
             continue
         record, name = event.record, event.record.tool_name
         was_there = not _is_unknown(record.outcome)
-        is_there = name in versions or name == READER_NAME
+        # A decider left it out of the request, and does so again.
+        is_there = (name in versions or name == READER_NAME) and (was_there or name not in withheld)
         version = versions.get(name, record.tool_version)
         if was_there != is_there or (record.tool_version and version != record.tool_version):
             tool_facts: JsonObject = {"call_id": record.call_id, "tool_name": name}

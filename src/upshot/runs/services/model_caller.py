@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable
 from contextlib import aclosing
 from functools import partial
 from typing import Any, Final, NoReturn, TypedDict
@@ -29,6 +29,7 @@ from upshot.contract.model_calls import (
 from upshot.contract.protocols import Clock, Model, StreamItem
 from upshot.contract.run_control import Interrupt
 from upshot.contract.settings import Retry
+from upshot.contract.tool_calls import ToolSpec
 from upshot.contract.usage import Usage
 from upshot.models.retry import (
     UNANSWERED,
@@ -91,7 +92,7 @@ async def call_model(
     turn: int | None = None,
     step: str = "",
 ) -> ModelResponse:
-    """Call *model*. Every model call of a run goes through here, with any engine.
+    """Call *model*; the response may have an error. Every model call of a run goes through here.
 
     Args:
         context: The run.
@@ -101,9 +102,6 @@ async def call_model(
             watchers and count as the run's last reply.
         turn: The number of the turn, if an earlier session started it and was interrupted.
         step: The key of the ``host.once`` whose body makes the call, "" for none.
-
-    Returns:
-        The response; errors are values in it.
 
     Raises:
         Failed: A budget is spent, so no call was made; or a guardrail refused the run's request.
@@ -119,6 +117,7 @@ async def call_model(
     # Before the deciders, which need not see a request that cannot be sent.
     if (spent := budget.spent()) is not None:
         raise Failed(spent)
+    tools = request.tools
     if context.plan.deciders or context.parent is not None:
         request = await before_model(context, request)
     # Only make digests if something reads them.
@@ -129,6 +128,8 @@ async def call_model(
     # Turns count from 1 in each attempt; the budget counts the turns of all attempts.
     turn = budget.turns - budget.turns_before if turn is None else turn
     started = ModelStarted(model=name, turn=turn, request=digests, purpose=purpose, step=step)
+    if request.tools is not tools:
+        started = msgspec.structs.replace(started, withheld=_left_out(tools, request.tools))
     # Quotas and the pacer may delay or refuse it in favour of other runs.
     if (context.plan.pacer or context.plan.quotas) and context.recording is None:
         held = HeldCall(context, model, request, interrupt)
@@ -158,6 +159,12 @@ async def call_model(
         context.toolbox.distrust(context.state.taint)
     _warn_of_reply(context, request, response, purpose)
     return response
+
+
+def _left_out(tools: Iterable[ToolSpec], sent: Iterable[ToolSpec]) -> tuple[str, ...]:
+    """Return the names among *tools* that are not *sent*."""
+    names = {tool.name for tool in sent}
+    return tuple(tool.name for tool in tools if tool.name not in names)
 
 
 def _watch_for_others(context: RunContext) -> None:

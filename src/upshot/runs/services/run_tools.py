@@ -9,6 +9,7 @@ import msgspec
 from upshot.contract.base.enums import DeniedReason, Effect
 from upshot.contract.events import Event, ToolSettled, ToolStarted, Warned
 from upshot.contract.model_calls import ModelRequest, ModelResponse
+from upshot.contract.tool_calls import ToolCall
 from upshot.errors import Misuse
 from upshot.journal.shared import withdrawn_in
 from upshot.runs.plan import Plan
@@ -68,6 +69,7 @@ def _make_toolbox(context: RunContext) -> Toolbox:
         barrier=context.recorder.barrier,
         # Without a filter nothing is ever hidden, so skip the check at each call.
         offered=context.handoffs.offered if is_filtered else None,
+        withheld=log.withheld if plan.deciders or context.parent is not None else None,
         at_start=log.judge if has_judgement else None,
         repair=log.repair if any(tool.repair for tool in plan.tools) else None,
         spent=log.spent,
@@ -160,6 +162,16 @@ class _RunLog:
         if spent:
             return Denial(DeniedReason.BUDGET, spent)
         return context.handoffs.judge(case)
+
+    def withheld(self, call: ToolCall) -> tuple[str, ...]:
+        """Return the tools that the model was not offered when it made *call*.
+
+        A call that is not of the last reply is the engine's own.
+        """
+        state = self._context.state
+        if not state.models or all(one.id != call.id for one in state.reply_calls):
+            return ()
+        return next(reversed(state.models.values())).withheld
 
     def agent_effect(self, key: str) -> Effect | None:
         """Return the worst effect of the child run with *key*, None if it never started."""
