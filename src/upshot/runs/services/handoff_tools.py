@@ -41,7 +41,7 @@ def handoff_tools(
 
     Args:
         handoffs: As on an Agent.
-        request: If given, handoffs are left out whose filter hides them for this request.
+        request: If given, leaves out handoffs whose filter hides them for this request.
 
     Raises:
         Misuse: An item is not a handoff, two have the same tool name, or a filter that must be

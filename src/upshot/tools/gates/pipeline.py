@@ -223,7 +223,7 @@ class GatePipeline:
                 return
 
     def ask_start(self, call: CallState) -> None:
-        """Ask the gates again whose answer may have changed while the call waited to start."""
+        """Ask again the gates whose answer may have changed while the call waited to start."""
         for gate in self._at_start:
             denial = gate.check_start(call)
             if denial is not None:
