@@ -131,10 +131,10 @@ layers: $(DEV)
 
 unit: $(DEV) $(TYPESCRIPT)
 	@echo tests
-	@$(BIN)/pytest -q --workers $(WORKERS) -m 'not slow'
+	@$(BIN)/pytest -q -n $(WORKERS) -m 'not slow'
 
 slow: $(DEV) ## run the tests that `make test` leaves out: more cases of the same, on more journals, larger ones
-	@$(BIN)/pytest -q --workers $(WORKERS) -m slow
+	@$(BIN)/pytest -q -n $(WORKERS) -m slow
 
 quick: $(DEV) ## lint, and the tests that the change in hand most likely breaks, in a minute
 	$(call stage,lint,$(BIN)/ruff check $(CODE))
@@ -164,7 +164,7 @@ postgres: $(DEV) ## install PostgreSQL and PgBouncer on Debian, and try the jour
 	  echo 'install PostgreSQL 12 or newer and PgBouncer, or set UPSHOT_TEST_POSTGRES=URL'; exit 1; \
 	elif said=$$({ apt-get update && apt-get install -y postgresql pgbouncer; } 2>&1); then echo ok; \
 	else echo FAILED; printf '%s\n' "$$said"; exit 1; fi
-	@$(BIN)/pytest -q --workers $(WORKERS) -k 'postgres or Postgres or Pooled' -rs \
+	@$(BIN)/pytest -q -n $(WORKERS) -k 'postgres or Postgres or Pooled' -rs \
 	  tests/journal tests/runs/test_kill.py tests/entry/test_run_lease.py tests/entry/test_inner_kill.py \
 	  tests/cli/test_postgres.py
 
@@ -220,7 +220,7 @@ schema: $(DEV) ## write schema/ anew from the contract; golden files that are th
 	@$(BIN)/python -m tests.schema.golden
 
 properties: $(DEV) ## search the property tests with 20 times as many examples, others each time
-	@$(BIN)/pytest -q --workers $(WORKERS) -m hypothesis --hypothesis-profile=search -o faulthandler_timeout=0
+	@$(BIN)/pytest -q -n $(WORKERS) -m hypothesis --hypothesis-profile=search -o faulthandler_timeout=0
 
 fuzz: $(DEV) ## read random replies for SECONDS=60; prints how to repeat what breaks
 	@$(BIN)/python -m fuzz $(or $(SECONDS),60)

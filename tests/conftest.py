@@ -12,7 +12,6 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.internal.conjecture import providers
 
-from tests.parallel import Parallel
 from tests.places import Place
 from tests.postgres import PostgresServer, started_server
 from tests.slow import mark_slow
@@ -58,13 +57,8 @@ def pytest_collection_finish() -> None:
     gc.enable()
 
 
-def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the number of processes."""
-    parser.addoption("--workers", type=int, default=1, help="the number of parallel processes")
-
-
 @pytest.hookimpl(trylast=True)
-def pytest_configure(config: pytest.Config) -> None:
+def pytest_configure() -> None:
     """Make the examples of `make test` independent of the modules that happen to be loaded.
 
     Hypothesis also tries the constants in their source. Which modules are loaded depends on the
@@ -72,7 +66,6 @@ def pytest_configure(config: pytest.Config) -> None:
     """
     if settings.default.derandomize and hasattr(providers, "_get_local_constants"):
         providers._get_local_constants = providers.Constants
-    config.pluginmanager.register(Parallel(config.getoption("workers")))
 
 
 # A process that a shell starts with "&" ignores Ctrl-C, and so would every process it starts.
