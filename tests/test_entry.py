@@ -85,7 +85,7 @@ async def test_a_typo_is_told_before_the_journal_is_made(tmp_path: Path) -> None
         ({"host": Witness}, "host must be an object.*, got the class Witness"),
         (
             {"deciders": [object()]},
-            "deciders must be objects with one of before_.* got object",
+            "deciders must be objects with one of check_request, .* got object",
         ),
         ({"committers": [3]}, "committers must be a list of functions, got 3 in it"),
         ({"artifacts": [3]}, "artifacts must be a list of strings, got 3 in it"),

@@ -13,7 +13,7 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 SOURCE = ROOT / "src" / "upshot"
 # What `upshot new` writes is no part of the package.
-MODULES = sorted(path for path in SOURCE.rglob("*.py") if path.parent.name != "desk")
+MODULES = sorted(path for path in SOURCE.rglob("*.py") if path.parent.name != "_desk")
 
 # Their names are loaded at their first use.
 LAZY = [

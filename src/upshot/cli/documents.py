@@ -306,7 +306,7 @@ def print_schema(terminal: Terminal, *, form: str) -> int:
     return 0
 
 
-_DESK = Path(__file__).parent / "desk"
+_DESK = Path(__file__).parent / "_desk"
 # A name that starts with a dot may be left out of a distribution.
 _NAMES = {"gitignore": ".gitignore"}
 
