@@ -71,6 +71,20 @@ async def test_it_gives_what_run_with_handoffs_gives() -> None:
     assert (read[0], read[-1], len(read)) == ("r", whole.run_id, 3)
 
 
+async def test_partial_is_that_of_the_agent_that_answers() -> None:
+    last = Agent[Any](
+        "c", model=ScriptedModel(['{"city": "Oslo", "nights": 3}']), output_type=dict[str, Any]
+    )
+    seen = list[Any]()
+    async with start_with_handoffs([*three()[:2], last], "?") as live:
+        seen.append(live.partial())
+        async for _ in live:
+            seen.append(live.partial())
+        result = await live.result()
+    assert seen[0] is None
+    assert seen[-1] == result.output == {"city": "Oslo", "nights": 3}
+
+
 async def test_the_text_is_that_of_all_of_them() -> None:
     async with start_with_handoffs(three(), "?") as live:
         assert "".join([piece async for piece in live.text()]) == "The answer."

@@ -345,6 +345,10 @@ class LiveHandoffs:
         async for piece in text_of(self._events()):
             yield piece
 
+    def partial(self) -> Any:
+        """Return what has arrived of the current run's answer; see ``LiveRun.partial``."""
+        return self._runs[-1].partial() if self._runs else None
+
     async def wait_until_started(self) -> None:
         """Wait until the first run has started; raise the error if it cannot."""
         await self._wake.wait()
