@@ -192,6 +192,20 @@ async def test_a_list_that_another_worker_has_begun_since_stays(journal: Any) ->
         assert _read(await journal.value("schedules"))["tick"].submitting == (new,)
 
 
+async def test_a_fault_is_logged_and_does_not_end_the_schedules(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with make_app("memory:") as app, asyncio.timeout(60):
+        journal: Any = await app.open()
+        await journal.change_values(lambda values: values.write("schedules", "{"))
+        app.schedule("tick", "clerk", "Tick.", every=HOUR)
+        working = asyncio.create_task(Scheduler(app).work())
+        while "could not be followed" not in caplog.text:
+            await asyncio.sleep(0)
+        assert not working.done()
+        working.cancel()
+
+
 # -- rules
 
 

@@ -53,6 +53,7 @@ _LATE_S = 60.0
 # The state is written this often, so that a new rule is not applied to the time before it.
 _FOLLOW_S = 60.0
 _SHORTEST_WAIT_S = 0.05
+_AGAIN_S = 1.0
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -322,7 +323,11 @@ class Scheduler:
                 wait_s = await self.look()
             except JournalError as error:
                 logger.warning("%s", error)
-                wait_s = 1.0
+                wait_s = _AGAIN_S
+            # Boundary: a fault in one look must not end all schedules without a word.
+            except Exception:
+                logger.exception("the schedules could not be followed; trying again")
+                wait_s = _FOLLOW_S
             await asyncio.sleep(wait_s)
 
     async def look(self) -> float:
