@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
+import random
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -13,7 +15,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from tests.fleet.scheduling import make
 from tests.fleet.test_worker import at_work
+from tests.places import Place
+from tests.processes import start_python
 from upshot import Agent, App, Message, Request, Role, ScriptedModel
 from upshot.contract.codec import encode
 from upshot.errors import Misuse
@@ -82,6 +87,33 @@ async def test_workers_submit_each_moment_once_and_run_it(journal: Any) -> None:
         (state,) = await app.schedule_states()
         assert (state.name, state.rule) == ("tick", "every 0:00:01")
         assert state.next is not None and state.last is not None
+
+
+@pytest.mark.slow
+async def test_workers_that_are_killed_leave_no_moment_out_and_make_none_twice(
+    place: Place,
+) -> None:
+    workers = [start_python("-m", "tests.fleet.scheduling", place.where) for _ in range(3)]
+    rng, killed = random.Random(7), 0
+    async with make(place.where) as app, asyncio.timeout(120):
+        journal: Any = await app.open()
+        with journal.watch(DUE) as watch:
+            while (count := len(await app.runs())) < 8:
+                await watch.changed(1)
+                if count > killed:
+                    victim = workers.pop(rng.randrange(len(workers)))
+                    victim.kill()
+                    victim.wait()
+                    workers.append(start_python("-m", "tests.fleet.scheduling", place.where))
+                    killed += 1
+        for one in workers:
+            one.kill()
+            one.wait()
+        await Scheduler(app).look()
+        moments = sorted(one.at for one in (await submitted(app)).values())
+        assert killed >= 7
+        gaps = {after - before for before, after in itertools.pairwise(moments)}
+        assert gaps == {timedelta(seconds=1)}
 
 
 async def test_the_first_look_submits_nothing(journal: Any) -> None:
