@@ -135,12 +135,12 @@ async def test_what_was_missed_is_made_up_for_as_wished(
     journal: Any, missed: Missed, runs: int, told: list[int]
 ) -> None:
     async with make_app(journal) as app:
-        app.schedule("tick", "clerk", lambda one: f"For {one.at:%H}.", every=HOUR, missed=missed)
+        now = datetime.now(UTC)
+        moments = [now - hours * HOUR for hours in (1, 2, 3)]
+        app.schedule("tick", "clerk", lambda one: f"For {one.at:%H}.", at=moments, missed=missed)
         planner = Scheduler(app)
         await planner.look()
-        # From an exact moment, so that three others follow.
-        now = datetime.now(UTC)
-        await set_back(journal, "tick", now - (now.replace(minute=0) - 3 * HOUR))
+        await set_back(journal, "tick", 4 * HOUR)
         await asyncio.gather(planner.look(), Scheduler(app).look())
         found = await submitted(app)
         assert len(found) == runs

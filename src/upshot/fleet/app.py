@@ -55,8 +55,8 @@ from upshot.entry.run_lease import is_at_work
 from upshot.entry.session_setup import KnownRun, begin, check_again, has_log
 from upshot.errors import JournalError, Misuse, need_of_extra
 from upshot.fleet.schedules import (
-    Ask,
     Missed,
+    RequestSource,
     Schedule,
     Scheduler,
     ScheduleState,
@@ -314,7 +314,7 @@ class App:
         self,
         name: str,
         agent: Agent[Any] | str,
-        request: Ask,
+        request: RequestSource,
         *,
         cron: str | None = None,
         every: timedelta | None = None,

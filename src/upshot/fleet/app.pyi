@@ -39,7 +39,7 @@ from upshot.entry.annotations import Grant
 from upshot.entry.handoff_loop import OnLive
 from upshot.entry.replay_run import Replay
 from upshot.entry.run_handle import RunHandle
-from upshot.fleet.schedules import Ask, Missed, Schedule, ScheduleState
+from upshot.fleet.schedules import Missed, RequestSource, Schedule, ScheduleState
 from upshot.journal.shared import DueRun, InboxItem
 from upshot.models.prices import Prices
 from upshot.runs.limits.pacer import Pacer
@@ -198,7 +198,7 @@ class App:
         self,
         name: str,
         agent: Agent[Any] | str,
-        request: Ask,
+        request: RequestSource,
         *,
         cron: str | None = None,
         every: timedelta | None = None,

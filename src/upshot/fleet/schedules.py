@@ -118,7 +118,9 @@ class _Followed(Value, frozen=True, kw_only=True):
 
 
 Missed: TypeAlias = Literal["latest", "all", "skip"]
-Ask: TypeAlias = "Request | Message | str | Callable[[Scheduled], Request | Message | str]"
+RequestSource: TypeAlias = (
+    "Request | Message | str | Callable[[Scheduled], Request | Message | str]"
+)
 
 
 class Rule(Protocol):
@@ -201,7 +203,7 @@ class Schedule:
 
     name: str
     agent_id: str
-    request: Ask
+    request: RequestSource
     rule: Rule
     missed: Missed
     overlap: bool
@@ -228,7 +230,7 @@ _MOMENTS = Allowed(
 def make_schedule(
     name: str,
     agent_id: str,
-    request: Ask,
+    request: RequestSource,
     rule: Rule,
     missed: Missed,
     *,
