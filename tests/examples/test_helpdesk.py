@@ -67,7 +67,7 @@ async def test_what_a_customer_says_is_done_with_few_questions_of_the_policy(
         asked += bool(doubtful)
         assert doubtful or done(result) == list(ticket.calls), ticket.words
     assert asked <= 10 // share
-    # The policy does ask about some of all.
+    # Among all tickets, the policy does ask about some.
     assert asked or share > 1
 
 

@@ -118,7 +118,7 @@ def _is_of_user(plan: Plan) -> bool:
 def _earlier_calls(context: RunContext) -> EarlierTurnCalls:
     """Return the writes of earlier turns that the conversation's messages do not contain.
 
-    A child run makes them again as little as the run that has the turn.
+    Child runs do not repeat them either.
     """
     turn, parent = context.plan.turn, context.parent
     own = () if turn is None else turn.earlier
