@@ -24,6 +24,8 @@ from upshot.serve import User
 def look() -> str:
     "Look."
     if not os.path.exists("killed"):
+        while not os.path.exists("answered"):
+            time.sleep(0.01)
         open("killed", "w").close()
         os.kill(os.getpid(), signal.SIGKILL)
     while not os.path.exists("watched"):
@@ -57,6 +59,8 @@ async def test_a_task_goes_on_after_its_server_was_killed_in_a_tool(tmp_path: Pa
     async with desk_in(tmp_path) as (client, process):
         at_once: Any = {"message": said(), "configuration": {"returnImmediately": True}}
         task = (await rpc(client, "clerk", "SendMessage", **at_once))["task"]
+        # Only now, so that the client knows its task.
+        (tmp_path / "answered").touch()
         assert process.wait() == -signal.SIGKILL
     async with desk_in(tmp_path) as (client, _):
         seen: list[Any] = []
