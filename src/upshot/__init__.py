@@ -291,6 +291,7 @@ with lazy_imports(globals()):
         EditArguments as EditArguments,
         Refuse as Refuse,
     )
+    from upshot.tools.mcp.oauth import OAuth as OAuth
     from upshot.tools.mcp.open_mcp import open_mcp as open_mcp
     from upshot.tools.skills import load_skills as load_skills
     from upshot.tools.toolbox import Toolbox as Toolbox

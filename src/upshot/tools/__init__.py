@@ -79,5 +79,6 @@ with lazy_imports(globals()):
     )
     from upshot.tools.gates.pipeline import Denial as Denial, Gate as Gate
     from upshot.tools.mcp.mcp_toolset import McpTools as McpTools
+    from upshot.tools.mcp.oauth import OAuth as OAuth
     from upshot.tools.mcp.open_mcp import open_mcp as open_mcp
     from upshot.tools.toolbox import DryRun as DryRun, Toolbox as Toolbox

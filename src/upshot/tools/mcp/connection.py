@@ -19,7 +19,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppres
 from pathlib import Path
 from tempfile import TemporaryFile
 from types import TracebackType
-from typing import IO, Generic, Protocol, Self, TypeAlias, TypeVar, cast
+from typing import IO, Any, Generic, Protocol, Self, TypeAlias, TypeVar, cast
 from uuid import uuid4
 
 import httpx2
@@ -31,6 +31,7 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.message import SessionMessage
 
 from upshot.contract.base.secrets import Secrets
+from upshot.tools.mcp.oauth import OAuth, SignInState
 from upshot.tools.mcp.server_address import Server
 
 MAX_LINE_BYTES = 64 * 1024 * 1024
@@ -337,14 +338,24 @@ class Connection:
     Args:
         server: Which server.
         timeout_s: Seconds that it may take to start and to complete the handshake.
+        auth: What authorises requests over HTTP, None for nothing.
 
     Attributes:
         secrets: Parts of the server's address and settings that must not appear in errors.
+        sign_in: Whether a user is signing in at it.
     """
 
-    def __init__(self, server: Server, *, timeout_s: float) -> None:
+    def __init__(
+        self, server: Server, *, timeout_s: float, auth: httpx2.Auth | OAuth | None = None
+    ) -> None:
         self._server = server
         self.secrets: Secrets = server.secrets
+        self.sign_in = SignInState()
+        if isinstance(auth, OAuth):
+            from upshot.tools.mcp.oauth_flow import make_auth
+
+            auth = make_auth(auth, server.url, self.sign_in)
+        self._auth = auth
         self._timeout_s = timeout_s
         self._stderr: IO[str] = TemporaryFile("w+", errors="replace")  # noqa: SIM115  # closed by aclose
         self._lock = asyncio.Lock()
@@ -363,6 +374,17 @@ class Connection:
             if self._line is None or self._line.broken:
                 self._line = await self._dial()
             return self._line
+
+    async def wait_for(self, future: asyncio.Future[Any], timeout_s: float) -> bool:
+        """Wait for *future*, at most for *timeout_s*; returns whether it is done.
+
+        While the user signs in, the time does not count.
+        """
+        while not future.done():
+            await asyncio.wait((future,), timeout=timeout_s)
+            if not self.sign_in.is_open:
+                break
+        return future.done()
 
     async def aclose(self) -> None:
         """Close every line and end the server; one that does not react is given up after 10 s."""
@@ -385,11 +407,11 @@ class Connection:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         try:
-            await asyncio.wait((line.ready,), timeout=self._timeout_s)
+            is_ready = await self.wait_for(line.ready, self._timeout_s)
         finally:
             if not line.ready.done():
                 task.cancel()
-        if not line.ready.done():
+        if not is_ready:
             text = self.secrets.mask_text(self._stderr_tail())
             raise CannotConnect(f"it did not answer within {self._timeout_s:g} s{text}")
         try:
@@ -410,6 +432,7 @@ class Connection:
         limits = httpx2.Timeout(self._timeout_s, read=None)
         async with httpx2.AsyncClient(
             headers=self._server.headers,
+            auth=self._auth,
             timeout=limits,
             event_hooks={"response": [_hide_body_of_404]},
         ) as http:

@@ -326,12 +326,14 @@ class McpTools:
         """
         line = await self._connection.open()
         timeout_s = self._terms.timeout_s
+        # Separate from the start, whose own timeout reports what the server wrote.
+        listing = asyncio.ensure_future(list_tools(line))
         try:
-            # Separate from the start, whose own timeout reports what the server wrote.
-            async with asyncio.timeout(timeout_s):
-                listed = await list_tools(line)
-        except TimeoutError:
-            raise CannotConnect(f"it did not list its tools within {timeout_s:g} s") from None
+            if not await self._connection.wait_for(listing, timeout_s):
+                raise CannotConnect(f"it did not list its tools within {timeout_s:g} s")
+        finally:
+            listing.cancel()
+        listed = listing.result()
         for one in listed:
             if self._terms.takes(one.name):
                 self._add(one)

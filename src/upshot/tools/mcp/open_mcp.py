@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from upshot.async_context import block
@@ -11,9 +12,12 @@ from upshot.contract.base.secrets import Secrets
 from upshot.contract.tool_calls import UNTRUSTED
 from upshot.errors import Misuse, need_of_extra
 from upshot.tools.definition.tool_options import TRUSTS, Trust
+from upshot.tools.mcp.oauth import OAuth
 from upshot.tools.mcp.server_address import Server, describe_server
 
 if TYPE_CHECKING:
+    import httpx2
+
     from upshot.tools.mcp.mcp_toolset import McpTools
 
 
@@ -30,6 +34,7 @@ async def open_mcp(
     env: Mapping[str, str] | None = None,
     cwd: str | None = None,
     headers: Mapping[str, str] | None = None,
+    auth: OAuth | httpx2.Auth | None = None,
     trust: Trust | None = None,
     pins: Mapping[str, str] | None = None,
 ) -> AsyncGenerator[McpTools]:
@@ -56,6 +61,7 @@ async def open_mcp(
         env: Environment variables for the program, which inherits only a few harmless ones.
         cwd: The working directory of the program.
         headers: Sent with every HTTP request.
+        auth: What authorises the HTTP requests: an ``OAuth``, or an authentication of ``httpx2``.
         trust: The label of its results: "untrusted", "" for a server whose words count like your
             own, or "trusted" if its records may also resolve names that the user mentions; None is
             "untrusted" unless the server is *trusted*, and "" if it is.
@@ -74,6 +80,10 @@ async def open_mcp(
     check_amount("open_mcp(timeout_s=)", timeout_s, above=0)
     if trust not in (None, *TRUSTS):
         raise Misuse(f'open_mcp(trust={trust!r}): give "untrusted", "trusted", "" or None')
+    if auth is not None and not server.url:
+        raise Misuse("open_mcp(auth=) needs url=: a program gets its credentials by env=")
+    if isinstance(auth, OAuth):
+        server = replace(server, credentials=(auth.client_secret, auth.private_key))
     if isinstance(include, str) or isinstance(exclude, str):
         raise Misuse("open_mcp: include= and exclude= are lists of globs")
     try:
@@ -91,7 +101,7 @@ async def open_mcp(
         network=bool(server.url),
         pins=pins,
     )
-    connection = Connection(server, timeout_s=timeout_s)
+    connection = Connection(server, timeout_s=timeout_s, auth=auth)
     try:
         tools = McpTools(connection, terms)
         await _load(tools, namespace, server, connection.secrets)

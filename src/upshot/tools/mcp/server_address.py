@@ -21,6 +21,7 @@ class Server:
         env: Environment variables for the program, in addition to the few that it inherits.
         cwd: Its working directory, None for the current one.
         headers: Sent with every HTTP request.
+        credentials: Other secrets that are sent for it.
     """
 
     command: tuple[str, ...]
@@ -28,11 +29,12 @@ class Server:
     env: dict[str, str]
     cwd: str | None
     headers: dict[str, str]
+    credentials: tuple[str, ...] = ()
 
     @property
     def secrets(self) -> Secrets:
         """What must not appear in errors; includes all program arguments except option names."""
-        words = [*self.env.values()]
+        words = [*self.env.values(), *self.credentials]
         for word in self.command[1:]:
             words.append(word.partition("=")[2] if word.startswith("-") else word)
         return credentials_in(url=self.url, headers=self.headers, words=words)
