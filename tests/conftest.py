@@ -22,7 +22,7 @@ ROOT = Path(__file__).resolve().parent.parent
 # git sets for hooks, so that no test writes to this repository; and settings of the user that
 # change the output or behaviour of programs under test.
 NOT_OURS = re.compile(
-    r".*_API_KEY|HF_TOKEN|CLOUDSDK_AUTH_ACCESS_TOKEN|.*_PROXY|GIT_.*|OTEL_.*|COLUMNS|LINES|NO_COLOR"
+    r".*_API_KEY|HF_TOKEN|(AWS|AZURE|CLOUDSDK|CLOUD_ML|GOOGLE)_.*|.*_PROXY|GIT_.*|OTEL_.*|COLUMNS|LINES|NO_COLOR"
     r"|(FORCE|PY)_COLORS?|CLICOLOR.*|TTY_.*|UPSHOT_JOURNAL|PYTEST_ADDOPTS"
     r"|PYTHON(DONTWRITEBYTECODE|IOENCODING|SAFEPATH|WARNINGS|OPTIMIZE|STARTUP|INSPECT|VERBOSE)",
     re.IGNORECASE,

@@ -25,7 +25,10 @@ MAX_FILE_LINES = 900
 MAX_FUNCTION_LINES = 60
 LOADED_AT_FIRST_USE = {
     "aiohttp",
+    "azure",
+    "botocore",
     "click",
+    "google",
     "griffelib",
     "griffe",
     "jsonschema_rs",
@@ -151,6 +154,12 @@ def test_importing_upshot_loads_no_heavy_library() -> None:
     tops = {name.partition(".")[0] for name in loaded_by("import upshot")}
     assert not tops & LOADED_AT_FIRST_USE
     assert not any(name.startswith("upshot.guard") for name in loaded_by("import upshot"))
+
+
+def test_naming_a_model_of_a_cloud_loads_no_library_of_the_cloud() -> None:
+    named = "upshot.resolve('bedrock:m'); upshot.resolve('vertex:m')"
+    tops = {name.partition(".")[0] for name in loaded_by(f"import upshot; {named}")}
+    assert not tops & LOADED_AT_FIRST_USE
 
 
 @pytest.mark.parametrize("part", TAKEN_ALONE)

@@ -23,8 +23,8 @@ from tests.docs.stubs import write_stubs
 from tests.docs.test_pages import ROOT
 from tests.serve.permission_table import rows_of_page
 from upshot.contract import DELTAS
-from upshot.models import PROVIDERS
-from upshot.models.providers import ALIASES
+from upshot.models import PROVIDERS, Provider
+from upshot.models.providers import ALIASES, PLACES
 from upshot.runs.plan import Plan, ResumeOptions, RunOptions
 
 __all__ = ["PAGES", "filled", "words_of"]
@@ -152,11 +152,22 @@ def providers() -> str:
             " or ".join(f"`{name}`" for name in (one.name, *aliases[one.name])),
             f"`{one.key_variable}`" if one.key_variable else "none",
             ", ".join((one.surface, *one.other_surfaces)),
-            f"`{one.base_url}`" if one.base_url else "given by `base_url=`",
+            address_of(one),
         )
         for one in PROVIDERS.values()
     ]
     return table("provider, key, surfaces, address", rows)
+
+
+def address_of(provider: Provider) -> str:
+    """Where a provider is, and which variables say parts of it."""
+    said = {
+        name: PLACES[name] for name in re.findall(r"\{(\w+)\}", provider.base_url) if name in PLACES
+    }
+    if not said:
+        return f"`{provider.base_url}`"
+    variables = (" or ".join(f"`{one}`" for one in place.variables) for place in said.values())
+    return f"by {', '.join(variables)}; else `base_url=`"
 
 
 def names(home: str) -> str:

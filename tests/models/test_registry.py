@@ -6,7 +6,9 @@ from upshot.errors import Misuse
 from upshot.models import PROVIDERS, Endpoint, ScriptedModel, missing_key, resolve
 
 
-@pytest.mark.parametrize("provider", [name for name in PROVIDERS if PROVIDERS[name].base_url])
+@pytest.mark.parametrize(
+    "provider", [name for name in PROVIDERS if "{" not in PROVIDERS[name].base_url]
+)
 def test_every_provider_has_an_address(provider):
     model = resolve(f"{provider}:some/model:7b")
     assert model.name == f"{provider}:some/model:7b"
@@ -76,14 +78,6 @@ def test_a_base_url_that_is_no_address_is_misuse(base_url):
     with pytest.raises(Misuse, match="http://localhost:8000/v1") as caught:
         resolve("openai:m", base_url=base_url)
     assert "token" not in str(caught.value)
-
-
-def test_a_provider_without_an_address_asks_for_one():
-    with pytest.raises(Misuse, match=r"such as https://NAME\.openai\.azure\.com/openai/v1"):
-        resolve("azure:gpt")
-    with pytest.raises(Misuse, match=r"such as https://aiplatform\.googleapis\.com/v1/projects"):
-        resolve("vertex:gemini-3-pro")
-    assert resolve("azure:gpt", base_url="https://x.openai.azure.com/openai/v1").name == "azure:gpt"
 
 
 @pytest.mark.parametrize(

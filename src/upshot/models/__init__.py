@@ -5,6 +5,8 @@ deltas before it (``stream``). A failure of the provider or the network is a val
 response; a model raises only for mistakes of the caller. The parts:
 
 - ``registry`` makes a model from its name; ``providers`` is the table of providers.
+- ``endpoint`` is the address of a model and its key; ``cloud_credentials`` signs requests to
+  Bedrock and gets the tokens for Vertex AI, by the clouds' own libraries.
 - ``http_model`` is the model behind an HTTP endpoint. It encodes a request and reads a reply with
   ``upshot.wire``, which does no I/O, and adds advice for the user to errors.
 - ``transport`` is the protocol for sending bytes: one method, time limits, and TransportError,
@@ -29,8 +31,9 @@ What always holds:
 
 Traps: an exception of a user's model or transport becomes a value only if it is one that an API
 client raises (``retry.reply_of``); any other is a bug in it and ends the run as internal. After
-an exception of a foreign transport the request counts as sent. aiohttp is imported by the first
-request, not by this package.
+an exception of a foreign transport the request counts as sent. aiohttp, botocore and google-auth
+are imported by the first request, not by this package. The error of a wrong signature repeats the
+session's token, which is masked.
 """
 
 from upshot.lazy import lazy_imports
@@ -44,12 +47,9 @@ with lazy_imports(globals()):
         aclose_transports as aclose_transports,
         default_transport as default_transport,
     )
+    from upshot.models.endpoint import ApiKey as ApiKey, Endpoint as Endpoint
     from upshot.models.fallback import FALLBACK_CODES as FALLBACK_CODES, Fallback as Fallback
-    from upshot.models.http_model import (
-        ApiKey as ApiKey,
-        Endpoint as Endpoint,
-        HttpModel as HttpModel,
-    )
+    from upshot.models.http_model import HttpModel as HttpModel
     from upshot.models.prices import Prices as Prices
     from upshot.models.providers import PROVIDERS as PROVIDERS, Provider as Provider
     from upshot.models.registry import (

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from inspect import isawaitable
 from typing import Final, TypeAlias, TypeVar, cast
-from urllib.parse import quote, urlsplit
 
 from msgspec.structs import replace
 
 from upshot.clock import SYSTEM_CLOCK
 from upshot.contract.base.checks import safe_address
 from upshot.contract.base.enums import ErrorCode, FinishReason, Origin
-from upshot.contract.base.secrets import Secrets, credentials_in
-from upshot.contract.base.structs import Json, JsonObject
+from upshot.contract.base.structs import JsonObject
 from upshot.contract.error import AgentError
 from upshot.contract.message import Message, MessageList, Part
 from upshot.contract.model_calls import ModelInput, ModelRequest, ModelResponse, ToolCallDelta
@@ -26,8 +22,9 @@ from upshot.contract.tool_calls import ToolCall, ToolSpec
 from upshot.contract.usage import Usage
 from upshot.errors import Misuse, UpshotError
 from upshot.models.aiohttp_transport import default_transport
+from upshot.models.endpoint import Endpoint
 from upshot.models.prices import Prices
-from upshot.models.providers import PROVIDERS, Provider, SurfaceName
+from upshot.models.providers import PROVIDERS
 from upshot.models.transport import (
     Answered,
     FailureKind,
@@ -45,177 +42,6 @@ from upshot.wire.error_classification import classify_error
 from upshot.wire.pricing import Price
 from upshot.wire.reader import StreamReader, make_request_encoder
 
-ApiKey: TypeAlias = str | Callable[[], str | Awaitable[str]]
-"""A key, or a sync or async function that returns one, called before each request."""
-
-_PATHS: Final[dict[SurfaceName, str]] = {
-    "chat": "/chat/completions",
-    "responses": "/responses",
-    "messages": "/messages",
-    # The model and the method follow.
-    "generate": "",
-}
-_VERSIONS: Final[dict[SurfaceName, str]] = {"generate": "/v1beta"}
-_METHODS: Final = (":generateContent", ":streamGenerateContent")
-_LOOPBACK = ("localhost", "::1", "0.0.0.0")  # a server says that it listens there
-
-
-class Endpoint:
-    """The address of a model and its key; no repr and no error contains the key.
-
-    Args:
-        provider: The provider.
-        base_url: Another server with the provider's surface: the part before "/chat/completions",
-            "/responses", "/messages" or "/models/". Without a path, "/v1" is added; for the
-            surface "generate", "/v1beta".
-        api_key: The key; None reads the provider's environment variable before each request.
-        headers: Further headers of each request.
-
-    Attributes:
-        provider: As given.
-        url: The address of requests; for the surface "generate" the part before the model.
-
-    Raises:
-        Misuse: *base_url* is not an http address, or none is given and the provider has none.
-    """
-
-    def __init__(
-        self,
-        provider: Provider,
-        *,
-        base_url: str | None = None,
-        api_key: ApiKey | None = None,
-        headers: Mapping[str, str] | None = None,
-    ) -> None:
-        self.provider = provider
-        self.url: str = _to_url(provider, base_url)
-        self._key = api_key
-        host = urlsplit(self.url).hostname or ""
-        self._is_local = host in _LOOPBACK or host.startswith("127.") or host.endswith(".localhost")
-        self._own = frozenset(headers or ())
-        self._headers = {
-            "content-type": "application/json",
-            "user-agent": "upshot",
-            **dict(provider.headers),
-            **(headers or {}),
-        }
-
-    def __repr__(self) -> str:
-        return f"Endpoint({self.provider.name!r}, {safe_address(self.url)!r})"
-
-    def url_of(self, model: str, *, stream: bool) -> str:
-        """Return the whole address of a request.
-
-        Args:
-            model: The provider's name of the model.
-            stream: Whether the reply should be streamed.
-        """
-        if self.provider.surface != "generate":
-            return self.url
-        parts = urlsplit(self.url)
-        # The names of tuned models and of other publishers' models include their folder.
-        name = quote(model if "/" in model else f"models/{model}", safe="/@")
-        events = "alt=sse" if stream else ""
-        query = "&".join(filter(None, (parts.query, events)))
-        path = f"{parts.path}/{name}{_METHODS[stream]}"
-        return parts._replace(path=path, query=query).geturl()
-
-    def missing_key(self) -> str | None:
-        """Return the environment variable that is missing for a request, None if there is none."""
-        if self._key or not self.provider.key_variable or self._is_local:
-            return None
-        return None if self._key_of_environment() else self.provider.key_variable
-
-    @property
-    def account(self) -> str:
-        """The address and the key, which identify an account for limits.
-
-        A function's key is not included, since it may return another key each time for the same
-        account.
-        """
-        key = self._key or self._key_of_environment()
-        return f"{self.url} {'' if callable(key) else key.strip()}"
-
-    async def headers(self) -> dict[str, str] | AgentError:
-        """Return the headers of the next request, or why it cannot be made."""
-        key = self._key or self._key_of_environment()
-        if callable(key):
-            try:
-                asked = key()
-                key = await asked if isawaitable(asked) else asked
-            # The function is the caller's own and may do anything, such as fetch a token; a model
-            # call never raises. Only the class is reported, as the message may contain a secret.
-            except Exception as exception:
-                kind = type(exception).__name__
-                return self._refusal(f"the function given as api_key raised {kind}")
-        key = key.strip() if isinstance(key, str) else ""  # pyright: ignore[reportUnnecessaryIsInstance]  # callers may be untyped
-        if not key:
-            return dict(self._headers) if self._can_do_without() else self._keyless()
-        name = self.provider.key_header
-        return {**self._headers, name: f"Bearer {key}" if name == "authorization" else key}
-
-    def secrets_in(self, headers: Mapping[str, str]) -> Secrets:
-        """Return what no error may contain: the key, and secrets in headers and address."""
-        own = (self.provider.key_header, *self._own)
-        sent = {name: headers[name] for name in own if name in headers}
-        return credentials_in(url=self.url, headers=sent)
-
-    def key_hint(self, *, sent: bool) -> str:
-        """Return advice for the user about a refused request.
-
-        Args:
-            sent: Whether the request had a key.
-        """
-        variable = self.provider.key_variable
-        if not sent:
-            return f"no key was sent: set {variable} or pass api_key=" if variable else ""
-        return "check the api_key that was passed" if self._key else f"check {variable}"
-
-    def _key_of_environment(self) -> str:
-        # Read at each request: imports and constructors read no environment.
-        names = (self.provider.key_variable, self.provider.other_variable)
-        found = (os.environ.get(name, "").strip() for name in names)
-        return next(filter(None, found), "")
-
-    def _can_do_without(self) -> bool:
-        return not callable(self._key) and (self._is_local or not self.provider.key_variable)
-
-    def _keyless(self) -> AgentError:
-        if callable(self._key):
-            return self._refusal("the function given as api_key returned no key")
-        name, variable = self.provider.name, self.provider.key_variable
-        return self._refusal(f"{name} needs an API key: set {variable} or pass api_key=")
-
-    def _refusal(self, message: str) -> AgentError:
-        facts: dict[str, Json] = {"provider": self.provider.name}
-        if self.provider.key_variable:
-            facts["variable"] = self.provider.key_variable
-        return AgentError(ErrorCode.AUTH_ERROR, message, origin=Origin.CALLER, details=facts)
-
-
-def _to_url(provider: Provider, base_url: str | None) -> str:
-    ending = _PATHS[provider.surface]
-    if base_url is None:
-        if not provider.base_url:
-            raise Misuse(
-                f"{provider.name} has no address of its own: pass base_url=, such as "
-                f"{provider.example or 'http://localhost:8000/v1'}"
-            )
-        return provider.base_url + ending
-    try:
-        parts = urlsplit(base_url.strip())
-        # Reading a port that is not a number raises ValueError.
-        is_usable = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
-    except ValueError:
-        parts, is_usable = urlsplit(""), False
-    if not is_usable:
-        wanted = "give an address such as http://localhost:8000/v1"
-        raise Misuse(f"base_url is {safe_address(base_url)!r}: {wanted}")
-    path = parts.path.rstrip("/") or _VERSIONS.get(provider.surface, "/v1")
-    if not path.endswith(ending):
-        path += ending
-    return parts._replace(path=path, fragment="").geturl()
-
 
 def advise(
     error: AgentError, endpoint: Endpoint, *, model: str, headers: Mapping[str, str]
@@ -228,7 +54,8 @@ def advise(
         model: The model's name.
         headers: The headers of the request; empty if it was not sent.
     """
-    hint = _hint(error, endpoint, model, sent=endpoint.provider.key_header in headers)
+    sent = not headers.keys().isdisjoint(("authorization", endpoint.provider.key_header))
+    hint = _hint(error, endpoint, model, sent=sent)
     return replace(error, message=f"{error.message} ({hint})") if hint else error
 
 
@@ -429,8 +256,10 @@ class HttpModel:
         reply: _Reply | None = None
         # Not within the try: a request that cannot be encoded is the caller's mistake, and raises.
         body, renamed = await self._encode(asked, stream=False), Renamed(asked.tools)
+        url = self._endpoint.url_of(self._model, stream=False)
+        headers = self._endpoint.signed(url, headers, body)
         try:
-            async with self._send(headers, body, stream=False) as answered:
+            async with self._send(url, headers, body) as answered:
                 if not self._has_prices:
                     await self._load_prices()
                 reply = self._receive(answered)
@@ -460,9 +289,11 @@ class HttpModel:
             yield self._unsent_response(headers, asked, started_s)
             return
         body, renamed = await self._encode(asked, stream=True), Renamed(asked.tools)
+        url = self._endpoint.url_of(self._model, stream=True)
+        headers = self._endpoint.signed(url, headers, body)
         reply: _Reply | None = None
         try:
-            async with self._send(headers, body, stream=True) as answered:
+            async with self._send(url, headers, body) as answered:
                 if not self._has_prices:
                     await self._load_prices()
                 reply = self._receive(answered)
@@ -519,10 +350,9 @@ class HttpModel:
         return encoder
 
     def _send(
-        self, headers: dict[str, str], body: bytes, *, stream: bool
+        self, url: str, headers: dict[str, str], body: bytes
     ) -> AbstractAsyncContextManager[Answered]:
         transport = self._transport or default_transport()
-        url = self._endpoint.url_of(self._model, stream=stream)
         return transport.send("POST", url, headers, body, timeouts=self._timeouts)
 
     def _receive(self, answered: Answered) -> _Reply:

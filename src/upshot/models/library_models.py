@@ -50,7 +50,8 @@ from upshot.contract.protocols import Clock, StreamItem
 from upshot.contract.settings import ModelSettings
 from upshot.contract.usage import Cost, RateLimitState, Usage
 from upshot.errors import Misuse, UpshotError, need_of_extra
-from upshot.models.http_model import ApiKey, Renamed, close_reader
+from upshot.models.endpoint import ApiKey
+from upshot.models.http_model import Renamed, close_reader
 from upshot.models.prices import Prices
 from upshot.models.transport import Timeouts
 from upshot.native.completion import read_completion, with_cache, with_thoughts

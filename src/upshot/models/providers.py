@@ -1,13 +1,51 @@
-"""The table of providers: their addresses, keys and API surfaces."""
+"""The table of providers: their addresses, keys and API surfaces.
+
+Source:
+    Each provider's reference of its API, read November 2026: for the addresses of clouds,
+    https://docs.aws.amazon.com/general/latest/gr/bedrock.html,
+    https://cloud.google.com/vertex-ai/docs/reference/rest and
+    https://learn.microsoft.com/azure/ai-foundry/openai/api-version-lifecycle.
+"""
 
 from __future__ import annotations
 
-from typing import Final, Literal, TypeAlias
+import os
+from typing import Final, Literal, NamedTuple, TypeAlias
 
 import msgspec
 
-SurfaceName: TypeAlias = Literal["chat", "responses", "messages", "generate"]
+SurfaceName: TypeAlias = Literal["chat", "responses", "messages", "generate", "converse", "invoke"]
 """An API surface of a provider."""
+
+
+class Place(NamedTuple):
+    """A part of an address that the environment says, such as a region.
+
+    Attributes:
+        meaning: What it is, for messages.
+        variables: The environment variables that may have it; the first that is set counts.
+        default: What it is if none is set, "" if it must be given.
+        is_address: Whether it is an address itself.
+    """
+
+    meaning: str
+    variables: tuple[str, ...]
+    default: str = ""
+    is_address: bool = False
+
+    def read(self) -> str:
+        """Return what the environment says, "" if nothing."""
+        found = (os.environ.get(variable, "").strip() for variable in self.variables)
+        return next(filter(None, found), "")
+
+
+PLACES: Final = {
+    "region": Place("a region", ("AWS_REGION", "AWS_DEFAULT_REGION")),
+    "project": Place("a project", ("GOOGLE_CLOUD_PROJECT", "CLOUDSDK_CORE_PROJECT")),
+    "location": Place("a location", ("GOOGLE_CLOUD_LOCATION", "CLOUD_ML_REGION"), "global"),
+    "endpoint": Place("an address", ("AZURE_OPENAI_ENDPOINT",), is_address=True),
+}
+"""The parts of addresses that stand in braces."""
 
 
 class Provider(msgspec.Struct, frozen=True):
@@ -15,7 +53,7 @@ class Provider(msgspec.Struct, frozen=True):
 
     Attributes:
         name: The part before the ":" of a model's name.
-        base_url: The part before the path of the surface; "" if the caller must give it.
+        base_url: The part before the path of the surface; parts in braces are ``PLACES``.
         key_variable: The environment variable of its key, "" if it needs none.
         surface: The API surface to use, unless the caller names another.
         key_header: The header of the key; in "authorization" it is sent as a bearer token.
@@ -23,7 +61,9 @@ class Provider(msgspec.Struct, frozen=True):
         reports_cost: Whether its replies report their cost.
         other_surfaces: Further surfaces at the same address.
         other_variable: Another name of the key's variable, "" if there is none.
-        example: A sample ``base_url``, if the caller must give one.
+        example: A sample ``base_url``, if the caller may have to give one.
+        cloud: The cloud whose credentials sign requests without a key, "" if there is none.
+        tokens: Whether a function that is passed as the key returns a bearer token.
     """
 
     name: str
@@ -36,6 +76,8 @@ class Provider(msgspec.Struct, frozen=True):
     other_surfaces: tuple[SurfaceName, ...] = ()
     other_variable: str = ""
     example: str = ""
+    cloud: Literal["", "aws", "google"] = ""
+    tokens: bool = False
 
     def speak(self, surface: str) -> Provider | None:
         """Return this provider with *surface*; None if it does not support it."""
@@ -65,23 +107,35 @@ _ALL = (
         key_header="x-goog-api-key",
         other_variable="GOOGLE_API_KEY",
     ),
-    # A token of gcloud lasts an hour: programs that run longer pass a function as api_key.
+    # A token in the variable lasts an hour; credentials of google-auth are refreshed.
     Provider(
         "vertex",
-        "",
+        "https://{host}/v1/projects/{project}/locations/{location}/publishers/{publisher}",
         "CLOUDSDK_AUTH_ACCESS_TOKEN",
         surface="generate",
+        other_surfaces=("messages",),
         example="https://aiplatform.googleapis.com/v1/projects/NAME/locations/global"
         "/publishers/google",
+        cloud="google",
+    ),
+    Provider(
+        "bedrock",
+        "https://bedrock-runtime.{region}.amazonaws.com",
+        "AWS_BEARER_TOKEN_BEDROCK",
+        surface="converse",
+        other_surfaces=("invoke",),
+        example="https://bedrock-runtime.us-east-1.amazonaws.com",
+        cloud="aws",
     ),
     # Each resource has its own address.
     Provider(
         "azure",
-        "",
+        "{endpoint}/openai/v1",
         "AZURE_OPENAI_API_KEY",
         key_header="api-key",
         other_surfaces=("responses",),
         example="https://NAME.openai.azure.com/openai/v1",
+        tokens=True,
     ),
     Provider(
         "alibaba", "https://dashscope-intl.aliyuncs.com/compatible-mode/v1", "DASHSCOPE_API_KEY"

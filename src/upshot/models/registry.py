@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, TypedDict, Unpack
+from typing import Any, Final, TypedDict, Unpack
 
 from upshot.contract.base.checks import did_you_mean, nearest
 from upshot.contract.base.structs import JsonObject
 from upshot.contract.protocols import Model
 from upshot.contract.settings import ModelSettings, ReasoningEffort
 from upshot.errors import Misuse
-from upshot.models.http_model import ApiKey, Endpoint, HttpModel
+from upshot.models.endpoint import ApiKey, Endpoint
+from upshot.models.http_model import HttpModel
 from upshot.models.prices import Prices
 from upshot.models.providers import ALIASES, PROVIDERS, Provider
 from upshot.models.scripted import open_script
@@ -47,6 +48,7 @@ def resolve(
     limits: ReplyLimits | None = None,
     prices: Prices | Mapping[str, Price] | None = None,
     openers: Mapping[str, Callable[[str], Model]] | None = None,
+    credentials: object = None,
     **settings: Unpack[SettingFields],
 ) -> Model:
     """Make a model from its name. Nothing is sent yet; only a script's file is read.
@@ -57,11 +59,12 @@ def resolve(
             that is called through one of these libraries; or "scripted:FILE" (see
             ``open_script``), which ignores the other options.
         base_url: Another server with the provider's surface: the part before
-            "/chat/completions", "/responses", "/messages" or "/models/". Without a path, "/v1" is
-            added; for Gemini's surface, "/v1beta".
+            "/chat/completions", "/responses", "/messages", "/models/" or "/model/". Without a path,
+            "/v1" is added; for Gemini's surface, "/v1beta"; for Bedrock's, nothing. None uses the
+            provider's own address; for azure, bedrock and vertex the environment says parts of it.
         api_key: The key, or a sync or async function that returns it, called before each request.
             None reads the provider's environment variable at each request; a server on loopback
-            needs no key.
+            needs no key. For azure, a function returns an Entra ID token or a key.
         headers: Further headers of each request.
         transport: Sends the requests; None is the default, ``AiohttpTransport``.
         timeouts: How long one request may take.
@@ -69,6 +72,9 @@ def resolve(
         prices: The prices of models, by "provider:model". A mapping is looked up before
             genai-prices; ``Prices(table, only=True)`` replaces genai-prices.
         openers: Further providers: functions of the part after the ":".
+        credentials: What signs the requests to a cloud instead of a key: for bedrock a session or
+            credentials of boto3 or botocore, for vertex credentials of google-auth. None means the
+            key, and without one what these libraries find.
         settings: Fields of ``ModelSettings``; a request's own settings override them.
 
     Raises:
@@ -89,10 +95,8 @@ def resolve(
     if not model:
         raise Misuse(f"{name!r} names no model of {provider_name}: {_EXAMPLE}")
     if provider is None:
-        if limits is not None:
-            raise Misuse(f"{provider_name} reads its replies itself: leave out limits=")
-        if transport is not None:
-            raise Misuse(f"{provider_name} has its own transport: leave out transport=")
+        given = {"limits": limits, "transport": transport, "credentials": credentials}
+        _check_for_library(provider_name, given)
         if provider_name == "aisuite" and (callable(api_key) or headers or timeouts is not None):
             raise Misuse("aisuite accepts no headers, no timeouts, and only a string as api_key")
         more: dict[str, Any] = {"headers": headers, "timeouts": timeouts}
@@ -106,7 +110,13 @@ def resolve(
         )
     return HttpModel(
         model,
-        Endpoint(provider, base_url=base_url, api_key=api_key, headers=headers),
+        Endpoint(
+            provider,
+            base_url=base_url,
+            api_key=api_key,
+            headers=headers,
+            credentials=credentials,
+        ),
         settings=_to_settings(settings),
         transport=transport,
         timeouts=timeouts,
@@ -120,6 +130,20 @@ def missing_key(model: Model) -> str | None:
     holder = model.endpoint if isinstance(model, HttpModel) else model
     ask: Callable[[], str | None] | None = getattr(holder, "missing_key", None)
     return None if ask is None else ask()
+
+
+_LIBRARY_HAS: Final = {
+    "limits": "reads its replies itself",
+    "transport": "has its own transport",
+    "credentials": "finds its own credentials",
+}
+
+
+def _check_for_library(name: str, given: Mapping[str, object]) -> None:
+    """Check that no option of *given* is set, which a library does not take."""
+    for option, value in given.items():
+        if value is not None:
+            raise Misuse(f"{name} {_LIBRARY_HAS[option]}: leave out {option}=")
 
 
 def _library(name: str) -> Callable[..., Model]:

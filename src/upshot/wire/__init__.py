@@ -2,7 +2,7 @@
 
 Providers have a handful of API surfaces: ``chat`` (OpenAI Chat Completions and the many servers
 that follow it), ``responses``, ``messages`` (Anthropic), ``generate`` (Gemini), and Amazon
-Bedrock's ``converse`` and ``invoke``, which can only be read. Each has a module with three parts: a
+Bedrock's ``converse`` and ``invoke``. Each has a module with three parts: a
 function that reads a whole reply, a class that reads the events of a stream, and an encoder of
 requests. ``reader.SURFACES`` is the table of them.
 

@@ -1,12 +1,17 @@
-"""Amazon Bedrock: replies and streams of Converse and InvokeModel; requests are not supported.
+"""Amazon Bedrock: Converse (requests, replies, streams) and InvokeModel (replies, streams).
 
-Converse has one form for all models.
+Converse has one form for all models; what only some of them accept is asked for by the vendor in
+the model's id.
 
 Source:
     https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_Converse.html and
-    .../API_runtime_ConverseStream.html, read November 2025, and recorded replies.
+    .../API_runtime_ConverseStream.html, read November 2025, and recorded replies; for requests the
+    model of the service "bedrock-runtime" of botocore 1.44, and
+    https://docs.aws.amazon.com/bedrock/latest/userguide/prompt-caching.html and
+    .../structured-output.html, read November 2026.
 
-InvokeModel returns each vendor's own reply.
+InvokeModel returns each vendor's own reply. Requests to it are those of Anthropic's models, which
+``messages`` encodes.
 
 Source:
     https://docs.aws.amazon.com/bedrock/latest/userguide/model-parameters.html and the pages for
@@ -16,20 +21,59 @@ Source:
 
 from __future__ import annotations
 
-from base64 import b64decode
+import re
+from base64 import b64decode, b64encode
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
+import msgspec
+
+from upshot.contract.base.enums import Role
 from upshot.contract.base.structs import Json, JsonObject
-from upshot.contract.message import Reasoning
+from upshot.contract.message import (
+    Audio,
+    Data,
+    File,
+    Image,
+    Message,
+    Part,
+    Reasoning,
+    ServerToolBlock,
+    Text,
+    Unknown,
+)
 from upshot.contract.model_calls import ReasoningDelta, TextDelta, ToolCallDelta
-from upshot.contract.tool_calls import ToolCall
+from upshot.contract.settings import ModelSettings
+from upshot.contract.tool_calls import ToolCall, ToolSpec
 from upshot.contract.usage import Usage
 from upshot.wire.accumulator import ReplyAccumulator, StreamEvent, SurfaceStream
-from upshot.wire.chat import ChatStream, read_chat
+from upshot.wire.chat import CUSTOM_INPUT, ChatStream, read_chat
 from upshot.wire.decoding import as_count, as_list, as_object, as_text, first_count, parse_object
-from upshot.wire.messages import MessagesStream, read_messages
+from upshot.wire.encoding import (
+    SCHEMA_PROMPT,
+    Asked,
+    RequestEncoder,
+    arguments_of,
+    encode_wire,
+    is_strict_schema,
+    join_system,
+    merge_extra,
+    schema_name,
+    sent,
+    splice,
+    to_effort,
+    to_wire_id,
+    to_wire_name,
+    without_none,
+)
+from upshot.wire.messages import (
+    MessagesStream,
+    accepts_schema,
+    read_messages,
+    set_thinking,
+    to_tool_choice,
+)
 from upshot.wire.streams import EXCEPTION
 
 _TEXTS: Final = ("text", "reasoningContent", "citationsContent")
@@ -435,3 +479,268 @@ def _read_counts(reply: ReplyAccumulator) -> None:
             output_tokens=as_count(counts.get(names[1])),
             api_calls=1,
         )
+
+
+_CLAUDE: Final = re.compile(r"\bclaude\b")
+_CACHES: Final = re.compile(r"\bclaude\b|\bnova\b")
+# The vendors of open models whose models on Bedrock all accept a schema.
+_SCHEMAS: Final = re.compile(r"\b(?:google|minimax|moonshot(?:ai)?|nvidia|openai|qwen)\.")
+_EFFORTS: Final = re.compile(r"\bopenai\.")
+_CALL_ID: Final = re.compile(r"[a-zA-Z0-9_.:-]{1,64}")
+_NOT_NAME: Final = re.compile(r"[^a-zA-Z0-9\-()\[\]]+")
+_NOT_TOOL: Final = re.compile(r"[^a-zA-Z0-9_-]")
+_CACHE_POINT: Final = {"cachePoint": {"type": "default"}}
+_CHOICES: Final = {"auto": "auto", "any": "any"}
+_IMAGES: Final = {"image/jpg": "jpeg"}
+_DOCUMENTS: Final = {
+    "application/msword": "doc",
+    "application/pdf": "pdf",
+    "application/vnd.ms-excel": "xls",
+    "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet": "xlsx",
+    "application/vnd.openxmlformats-officedocument.wordprocessingml.document": "docx",
+    "text/csv": "csv",
+    "text/html": "html",
+    "text/markdown": "md",
+    "text/plain": "txt",
+}
+
+
+class ConverseEncoder(RequestEncoder):
+    """A conversation in the form of Converse.
+
+    Consecutive messages of one role, such as several tool results, are one turn on the wire; the
+    last turn stays open until the role changes. The model, and whether to stream, are part of the
+    URL. There is no field for a seed; only Claude can be told to make no call or one call at a
+    time. Images and documents are sent as bytes, or by an address in S3; of any other address the
+    model gets the text.
+
+    Args:
+        provider: The provider; only its own reasoning signatures are sent back.
+    """
+
+    __slots__ = ("_called", "_early", "_provider", "_role", "_turns")
+
+    def __init__(self, *, provider: str = "") -> None:
+        super().__init__()
+        self._provider = provider
+        self._early: list[str] = []
+        self._role = ""
+        # All turns, the last one still open.
+        self._turns = bytearray()
+        # The names of the called tools, in order.
+        self._called: dict[str, None] = {}
+
+    def append(self, message: Message) -> None:
+        """Encode *message* and keep its bytes."""
+        self._count += 1
+        if message.role is Role.SYSTEM and not self._role:
+            # Not every model has a system role: the first such messages join the instructions.
+            self._early.append(message.text)
+            self._asked = None
+            return
+        if message.role is Role.ASSISTANT and (calls := message.tool_calls):
+            names = dict.fromkeys(_to_name(call.name) for call in calls)
+            if not names.keys() <= self._called.keys():
+                self._called.update(names)
+                self._asked = None
+        role = "assistant" if message.role is Role.ASSISTANT else "user"
+        for block in self._to_blocks(message):
+            if role == self._role:
+                self._turns += b","
+            else:
+                self._turns += b"]}," if self._role else b""
+                self._turns += b'{"role":"%b","content":[' % role.encode()
+            self._role = role
+            self._turns += encode_wire(block)
+
+    def _join(self, asked: Asked) -> bytes:
+        mark = b""
+        if self._turns and _wants_cache(asked):
+            mark = b"," + encode_wire(_CACHE_POINT)
+        end = b"]}]," if self._turns else b"],"
+        return b"".join((b'{"messages":[', self._turns, mark, end, self._rest))
+
+    def _encode_rest(self, asked: Asked) -> bytes:
+        model, system, _, output_schema, settings, _ = asked
+        fields: dict[str, object] = {}
+        more: dict[str, object] = {}
+        config = without_none(
+            {
+                "maxTokens": settings.max_tokens,
+                "temperature": settings.temperature,
+                "topP": settings.top_p,
+                "stopSequences": settings.stop,
+            }
+        )
+        if settings.reasoning is not None:
+            _set_reasoning(config, more, settings, model)
+        self._set_tools(fields, more, asked)
+        system = join_system(system, *self._early)
+        if output_schema is not None:
+            system = _set_schema(fields, output_schema, system, model)
+        if system:
+            cached = [_CACHE_POINT] if _wants_cache(asked) else []
+            fields["system"] = [{"text": system}, *cached]
+        if config:
+            fields["inferenceConfig"] = config
+        if more:
+            fields["additionalModelRequestFields"] = more
+        merge_extra(fields, settings.extra)
+        # The members follow the messages, and there may be none.
+        return splice(fields or {"inferenceConfig": {}})
+
+    def _set_tools(self, fields: dict[str, object], more: dict[str, object], asked: Asked) -> None:
+        # A conversation with calls is refused without tools: without any, the called ones are
+        # named.
+        called = (ToolSpec(name=name) for name in self._called)
+        items: list[object] = list(map(_to_tool, asked.tools or called))
+        if not items:
+            return
+        is_claude = _CLAUDE.search(asked.model) is not None
+        choice = to_tool_choice(asked.settings) if asked.tools else {}
+        kind = str(choice.get("type", ""))
+        config: dict[str, object] = {"tools": items}
+        if is_claude and (kind == "none" or "disable_parallel_tool_use" in choice):
+            more["tool_choice"] = choice
+        elif kind == "none" and not self._called:
+            return
+        elif kind == "tool":
+            config["toolChoice"] = {"tool": {"name": choice["name"]}}
+        elif kind in _CHOICES and asked.settings.tool_choice is not None:
+            config["toolChoice"] = {kind: {}}
+        if is_claude and _wants_cache(asked):
+            items.append(_CACHE_POINT)
+        fields["toolConfig"] = config
+
+    def _to_blocks(self, message: Message) -> list[object]:
+        if message.role is Role.TOOL:
+            content = sent(map(_to_result_block, message.parts))
+            ident = to_wire_id(message.tool_call_id or "", _CALL_ID)
+            return [{"toolResult": {"toolUseId": ident, "content": content}}]
+        if message.role is not Role.ASSISTANT:
+            return sent(map(_to_block, message.parts))
+        return sent(map(self._to_reply_block, message.parts))
+
+    def _to_reply_block(self, part: Part) -> object:
+        """Return one block of an earlier reply, None if it is not sent."""
+        match part:
+            case Reasoning(signature=str(signature), provider=provider) if signature:
+                if provider != self._provider:
+                    return None
+                if part.redacted:
+                    return {"reasoningContent": {"redactedContent": signature}}
+                thought = {"text": part.text, "signature": signature}
+                return {"reasoningContent": {"reasoningText": thought}}
+            case ToolCall():
+                use = {
+                    "toolUseId": to_wire_id(part.id, _CALL_ID),
+                    "name": _to_name(part.name),
+                    "input": msgspec.Raw(arguments_of(part, stray_key=CUSTOM_INPUT)),
+                }
+                return {"toolUse": use}
+            case ServerToolBlock(raw=raw, provider=provider):
+                return raw if provider == self._provider else None
+            case _:
+                return _to_block(part)
+
+
+def _to_name(name: str) -> str:
+    """Return the name of a tool; a model may have called one by a name that is refused."""
+    return _NOT_TOOL.sub("_", to_wire_name(name))[:64] or "tool"
+
+
+def _wants_cache(asked: Asked) -> bool:
+    return asked.settings.cache is True and _CACHES.search(asked.model) is not None
+
+
+def _set_reasoning(
+    config: dict[str, object], more: dict[str, object], settings: ModelSettings, model: str
+) -> None:
+    """Request thinking in the form of the model's vendor; other models decide for themselves."""
+    if _CLAUDE.search(model):
+        asked: dict[str, object] = without_none({"max_tokens": settings.max_tokens})
+        set_thinking(asked, settings, model)
+        room = asked.pop("max_tokens")
+        if isinstance(asked.get("thinking"), dict) and asked["thinking"] != {"type": "disabled"}:
+            config["maxTokens"] = room
+        more.update(asked)
+    elif _EFFORTS.search(model) and settings.reasoning not in (0, "none"):
+        more["reasoning_effort"] = to_effort(settings.reasoning or 0)
+
+
+def _set_schema(
+    fields: dict[str, object], schema: JsonObject, system: str | None, model: str
+) -> str | None:
+    """Request an answer that follows *schema*, and return the instructions to send."""
+    if accepts_schema(model, schema) or (_SCHEMAS.search(model) and is_strict_schema(schema)):
+        form = {"schema": encode_wire(schema).decode(), "name": schema_name(schema)}
+        shape = {"type": "json_schema", "structure": {"jsonSchema": form}}
+        fields["outputConfig"] = {"textFormat": shape}
+        return system
+    return join_system(system, SCHEMA_PROMPT + encode_wire(schema).decode())
+
+
+def _to_tool(tool: ToolSpec) -> dict[str, object]:
+    schema = tool.parameters or {"type": "object", "properties": {}}
+    item: dict[str, object] = {"name": _to_name(tool.name), "inputSchema": {"json": schema}}
+    if tool.description:
+        item["description"] = tool.description
+    if tool.strict is not None:
+        item["strict"] = tool.strict
+    return {"toolSpec": item}
+
+
+def _to_result_block(part: Part) -> object:
+    """Return one block of a tool's result, None if it is not sent."""
+    if isinstance(part, Data) and isinstance(part.data, dict):
+        return {"json": part.data}
+    return None if isinstance(part, Audio) and part.data is not None else _to_block(part)
+
+
+def _to_block(part: Part) -> object:
+    """Return one block of a message, None if it is not sent."""
+    match part:
+        case Text(text=text):
+            # A blank text is refused.
+            return {"text": text} if text.strip() else None
+        case Image():
+            form = _IMAGES.get(part.media_type, part.media_type.rpartition("/")[2] or "png")
+            return _to_media("image", form, part)
+        case File():
+            return _to_document(part)
+        case Audio(data=bytes() as data):
+            form = part.media_type.rpartition("/")[2].removeprefix("x-") or "wav"
+            return {"audio": {"format": form, "source": {"bytes": _to_base64(data)}}}
+        case Audio():
+            text = part.transcript or part.url
+            return {"text": text} if text else None
+        case Data(data=data):
+            return {"text": encode_wire(data).decode()}
+        case Unknown(raw=raw):
+            # A block has no type: its own name is its only member besides the kind.
+            return {key: value for key, value in raw.items() if key != "kind"} or None
+        case Reasoning() | ToolCall() | ServerToolBlock():
+            return None
+
+
+def _to_document(part: File) -> object:
+    suffix = part.name.rpartition(".")[2].lower() if "." in part.name else ""
+    form = _DOCUMENTS.get(part.media_type) or suffix or "pdf"
+    block = _to_media("document", form, part)
+    if block is not None and "document" in block:
+        stem = part.name.rpartition(".")[0] or part.name
+        name = _NOT_NAME.sub(" ", stem).strip()[:200] or "document"
+        block["document"] = {"name": name, **as_object(block["document"])}
+    return block
+
+
+def _to_media(kind: str, form: str, part: Image | File) -> JsonObject | None:
+    if part.data is not None:
+        return {kind: {"format": form, "source": {"bytes": _to_base64(part.data)}}}
+    if part.url.startswith("s3://"):
+        return {kind: {"format": form, "source": {"s3Location": {"uri": part.url}}}}
+    return {"text": part.url} if part.url else None
+
+
+def _to_base64(data: bytes) -> str:
+    return b64encode(data).decode("ascii")

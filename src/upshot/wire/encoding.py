@@ -6,7 +6,7 @@ import re
 from abc import ABC, abstractmethod
 from base64 import b64encode
 from collections.abc import Callable, Iterable, Mapping
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar, cast
 
 from upshot.contract.base.structs import Json, JsonObject
 from upshot.contract.message import (
@@ -239,6 +239,16 @@ def to_own_part(raw: JsonObject) -> JsonObject | None:
 def join_system(*texts: str | None) -> str | None:
     """Join all instructions to one text, None if there are none."""
     return "\n\n".join(text for text in texts if text) or None
+
+
+def merge_extra(fields: dict[str, object], extra: JsonObject) -> None:
+    """Merge *extra* into *fields*; objects are merged by key, and *extra* wins."""
+    for name, value in extra.items():
+        known = fields.get(name)
+        if isinstance(known, dict) and isinstance(value, dict):
+            fields[name] = {**cast("dict[str, object]", known), **value}
+        else:
+            fields[name] = value
 
 
 def schema_name(schema: JsonObject) -> str:

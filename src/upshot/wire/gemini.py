@@ -61,6 +61,7 @@ from upshot.wire.encoding import (
     arguments_of,
     encode_wire,
     join_system,
+    merge_extra,
     sent,
     splice,
     version_in,
@@ -519,7 +520,7 @@ class GenerateEncoder(RequestEncoder):
         _set_tools(fields, tools, settings)
         if system:
             fields["systemInstruction"] = {"parts": [{"text": system}]}
-        _merge(fields, settings.extra)
+        merge_extra(fields, settings.extra)
         return splice(fields)
 
     def _add(self, role: str, part: dict[str, object]) -> None:
@@ -651,16 +652,6 @@ def _to_thinking(reasoning: str | int, model: str, version: tuple[int, int]) -> 
     if reasoning not in (0, "none"):
         thinking["includeThoughts"] = True
     return thinking
-
-
-def _merge(fields: dict[str, object], extra: JsonObject) -> None:
-    """Merge *extra* into *fields*; objects are merged by key, and *extra* wins."""
-    for name, value in extra.items():
-        known = fields.get(name)
-        if isinstance(known, dict) and isinstance(value, dict):
-            fields[name] = {**cast("dict[str, object]", known), **value}
-        else:
-            fields[name] = value
 
 
 def _to_tool(tool: ToolSpec) -> dict[str, object]:

@@ -10,7 +10,8 @@ Source:
     https://docs.anthropic.com/en/docs/build-with-claude/extended-thinking and
     .../agents-and-tools/tool-use/web-search-tool, and recorded replies;
     https://platform.claude.com/docs/build-with-claude/handling-stop-reasons, read November 2026;
-    .../agents-and-tools/tool-use/code-execution-tool, for containers.
+    .../agents-and-tools/tool-use/code-execution-tool, for containers;
+    .../build-with-claude/claude-on-amazon-bedrock and .../claude-on-vertex-ai, for the clouds.
 """
 
 from __future__ import annotations
@@ -286,6 +287,8 @@ def _read_usage(usage: JsonObject, reply: ReplyAccumulator) -> None:
 
 
 _CONTAINER: Final = "container"
+# Clouds that name the model in the address and the version in the body.
+_VERSIONS: Final = {"bedrock": "bedrock-2023-05-31", "vertex": "vertex-2023-10-16"}
 _CALL_ID: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _VERSION: Final = re.compile(r"claude-[a-z]+-(\d+)(?:[-.](\d{1,2}))?(?!\d)")
 # The surface requires max_tokens; older models accept no more than this.
@@ -370,9 +373,12 @@ class MessagesEncoder(RequestEncoder):
 
     def _encode_rest(self, asked: Asked) -> bytes:
         model, system, tools, output_schema, settings, stream = asked
+        version = _VERSIONS.get(self._provider)
         fields: dict[str, object] = {"model": model}
+        if version is not None:
+            fields = {"anthropic_version": version}
         _set_sampling(fields, settings)
-        _set_thinking(fields, settings, model)
+        set_thinking(fields, settings, model)
         _set_tools(fields, tools, settings)
         system = join_system(system, *self._early)
         if output_schema is not None:
@@ -381,7 +387,8 @@ class MessagesEncoder(RequestEncoder):
             mark = {"cache_control": {"type": "ephemeral"}}
             marked = [{"type": "text", "text": system, **mark}]
             fields["system"] = marked if settings.cache is True else system
-        if stream:
+        # On Bedrock the address says whether to stream, and the field is refused.
+        if stream and self._provider != "bedrock":
             fields["stream"] = True
         if self._container:
             fields["container"] = self._container
@@ -471,20 +478,24 @@ def _set_tools(
     if settings.cache is True:
         items[-1]["cache_control"] = {"type": "ephemeral"}
     fields["tools"] = items
+    if choice := to_tool_choice(settings):
+        fields["tool_choice"] = choice
+
+
+def to_tool_choice(settings: ModelSettings) -> dict[str, object]:
+    """Return the choice of tools, which also says whether calls may be parallel; or nothing."""
     choice: dict[str, object] = {}
     if settings.tool_choice is not None:
         kind = _CHOICES.get(settings.tool_choice)
         name = to_wire_name(settings.tool_choice)
         choice = {"type": kind} if kind else {"type": "tool", "name": name}
     if settings.parallel_tool_calls is not None and choice.get("type") != "none":
-        # The switch is a field of the tool choice.
         choice.setdefault("type", "auto")
         choice["disable_parallel_tool_use"] = not settings.parallel_tool_calls
-    if choice:
-        fields["tool_choice"] = choice
+    return choice
 
 
-def _set_thinking(fields: dict[str, object], settings: ModelSettings, model: str) -> None:
+def set_thinking(fields: dict[str, object], settings: ModelSettings, model: str) -> None:
     """Request thinking, and set max_tokens, which must leave room for it."""
     reasoning = settings.reasoning
     room = next(size for pattern, size in _MAX_TOKENS if pattern.search(model))
@@ -507,11 +518,16 @@ def _set_thinking(fields: dict[str, object], settings: ModelSettings, model: str
     fields.setdefault("max_tokens", room + budget)
 
 
+def accepts_schema(model: str, schema: JsonObject) -> bool:
+    """Whether a Claude model enforces *schema*."""
+    return version_in(model, _VERSION) >= _SCHEMA_FROM and is_strict_schema(schema)
+
+
 def _set_schema(
     fields: dict[str, object], schema: JsonObject, system: str | None, model: str
 ) -> str | None:
     """Request an answer that follows *schema*, and return the instructions to send."""
-    if version_in(model, _VERSION) < _SCHEMA_FROM or not is_strict_schema(schema):
+    if not accepts_schema(model, schema):
         return join_system(system, SCHEMA_PROMPT + encode_wire(schema).decode())
     config = fields.get("output_config")
     form = {"format": {"type": "json_schema", "schema": schema}}

@@ -15,7 +15,13 @@ from upshot.contract.model_calls import ModelResponse
 from upshot.contract.usage import Usage
 from upshot.errors import Misuse
 from upshot.wire.accumulator import ReplyAccumulator, StreamEvent, SurfaceStream
-from upshot.wire.bedrock import ConverseStream, InvokeStream, read_converse, read_invoke
+from upshot.wire.bedrock import (
+    ConverseEncoder,
+    ConverseStream,
+    InvokeStream,
+    read_converse,
+    read_invoke,
+)
 from upshot.wire.chat import ChatEncoder, ChatStream, read_chat
 from upshot.wire.decoding import parse_json, parse_object
 from upshot.wire.encoding import RequestEncoder
@@ -34,15 +40,14 @@ class Surface:
     Attributes:
         read: Reads a whole reply into an accumulator.
         open_stream: Makes the reader of one streamed reply into an accumulator.
-        make_request_encoder: Makes an encoder without messages; takes ``provider``. None if
-            requests to the surface are not supported.
+        make_request_encoder: Makes an encoder without messages; takes ``provider``.
         done_mark: Data that ends the stream and is not JSON.
         arrays: Whether a stream may also come as a JSON array of its chunks.
     """
 
     read: Callable[[JsonObject, ReplyAccumulator], None]
     open_stream: Callable[[ReplyAccumulator], SurfaceStream]
-    make_request_encoder: Callable[..., RequestEncoder] | None = None
+    make_request_encoder: Callable[..., RequestEncoder]
     done_mark: bytes = b"[DONE]"
     arrays: bool = False
 
@@ -53,8 +58,8 @@ SURFACES: Final[dict[str, Surface]] = {
     "messages": Surface(read_messages, MessagesStream, MessagesEncoder),
     "responses": Surface(read_responses, ResponsesStream, ResponsesEncoder),
     "generate": Surface(read_generate, GenerateStream, GenerateEncoder, arrays=True),
-    "converse": Surface(read_converse, ConverseStream),
-    "invoke": Surface(read_invoke, InvokeStream),
+    "converse": Surface(read_converse, ConverseStream, ConverseEncoder),
+    "invoke": Surface(read_invoke, InvokeStream, MessagesEncoder),
 }
 
 
@@ -75,16 +80,14 @@ def make_request_encoder(surface: str, *, provider: str = "") -> RequestEncoder:
     """Make an encoder for requests to *surface*, with no messages yet.
 
     Args:
-        surface: "chat", "responses", "messages" or "generate".
+        surface: "chat", "responses", "messages", "generate", "converse", or "invoke" (for models
+            of Anthropic).
         provider: The provider: its dialect is used, and its reasoning signatures are sent back.
 
     Raises:
-        Misuse: There is no such surface, or requests to it are not supported.
+        Misuse: There is no such surface.
     """
-    make = find_surface(surface).make_request_encoder
-    if make is None:
-        raise Misuse(f"requests to the surface {surface!r} are not supported: it can only be read")
-    return make(provider=provider)
+    return find_surface(surface).make_request_encoder(provider=provider)
 
 
 Mode: TypeAlias = Literal["json", "sse", "aws-eventstream"]
