@@ -46,6 +46,11 @@ def fields(provider="openai", **settings):
     return body_of(encoder(provider=provider), tools=(TOOL,), settings=ModelSettings(**settings))
 
 
+@pytest.mark.parametrize(("provider", "sent"), [("openai", True), ("cohere", False)])
+def test_a_switch_that_a_server_does_not_know_is_left_out(provider, sent):
+    assert ("parallel_tool_calls" in fields(provider, parallel_tool_calls=False)) is sent
+
+
 def test_system_comes_first_and_messages_in_order():
     made = encoder(Message("user", "a"), Message("assistant", "b"))
     assert body_of(made, system="be kind")["messages"] == [
@@ -133,6 +138,11 @@ def test_the_most_tokens_go_into_the_dialects_field(provider, field):
         ("openai", "low", {"reasoning_effort": "low"}),
         ("openai", 3000, {"reasoning_effort": "low"}),
         ("openai", 0, {"reasoning_effort": "none"}),
+        ("mistral", "none", {"reasoning_effort": "none"}),
+        ("mistral", "low", {"reasoning_effort": "high"}),
+        ("cohere", 2000, {"reasoning_effort": "high"}),
+        ("fireworks", "minimal", {"reasoning_effort": "low"}),
+        ("fireworks", "xhigh", {"reasoning_effort": "xhigh"}),
         ("openrouter", "high", {"reasoning": {"effort": "high"}}),
         ("openrouter", 2048, {"reasoning": {"max_tokens": 2048}}),
         ("openrouter", "none", {"reasoning": {"enabled": False}}),

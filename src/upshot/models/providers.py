@@ -140,9 +140,29 @@ _ALL = (
     Provider(
         "alibaba", "https://dashscope-intl.aliyuncs.com/compatible-mode/v1", "DASHSCOPE_API_KEY"
     ),
+    # Amazon's servers for OpenAI's surfaces; only a key is accepted here.
+    Provider(
+        "bedrock-mantle",
+        "https://bedrock-mantle.{region}.api.aws/v1",
+        "AWS_BEARER_TOKEN_BEDROCK",
+        other_surfaces=("responses",),
+        example="https://bedrock-mantle.us-east-1.api.aws/v1",
+    ),
     Provider("cerebras", "https://api.cerebras.ai/v1", "CEREBRAS_API_KEY"),
     Provider(
+        "cohere",
+        "https://api.cohere.ai/compatibility/v1",
+        "COHERE_API_KEY",
+        other_variable="CO_API_KEY",
+    ),
+    Provider(
         "deepseek", "https://api.deepseek.com/v1", "DEEPSEEK_API_KEY", other_surfaces=("responses",)
+    ),
+    Provider(
+        "fireworks",
+        "https://api.fireworks.ai/inference/v1",
+        "FIREWORKS_API_KEY",
+        other_surfaces=("responses",),
     ),
     Provider("groq", "https://api.groq.com/openai/v1", "GROQ_API_KEY"),
     Provider("huggingface", "https://router.huggingface.co/v1", "HF_TOKEN"),
@@ -157,10 +177,12 @@ _ALL = (
     ),
     Provider("perplexity", "https://api.perplexity.ai", "PERPLEXITY_API_KEY", reports_cost=True),
     Provider("together", "https://api.together.xyz/v1", "TOGETHER_API_KEY"),
+    Provider("vercel-gateway", "https://ai-gateway.vercel.sh/v1", "AI_GATEWAY_API_KEY"),
     Provider("xai", "https://api.x.ai/v1", "XAI_API_KEY", other_surfaces=("responses",)),
     Provider("zai", "https://api.z.ai/api/paas/v4", "ZAI_API_KEY"),
-    Provider("ollama", "http://localhost:11434/v1", other_surfaces=("responses",)),
-    Provider("vllm", "http://localhost:8000/v1", other_surfaces=("responses",)),
+    Provider("llamacpp", "http://localhost:8080/v1", other_surfaces=("responses", "messages")),
+    Provider("ollama", "http://localhost:11434/v1", other_surfaces=("responses", "messages")),
+    Provider("vllm", "http://localhost:8000/v1", other_surfaces=("responses", "messages")),
 )
 
 PROVIDERS: Final[dict[str, Provider]] = {provider.name: provider for provider in _ALL}

@@ -9,7 +9,8 @@ unknown field or refuses it with a 400, so fields are sent only in the form of t
 Source:
     https://platform.openai.com/docs/api-reference/chat, and recorded replies of Azure, Cerebras,
     DeepSeek, Gemini, Groq, Hugging Face, Mistral, Ollama, OpenRouter, Perplexity, Together,
-    Vercel, xAI, Z.ai and others.
+    Vercel, xAI, Z.ai and others; https://docs.cohere.com/docs/compatibility-api,
+    https://docs.fireworks.ai/guides/reasoning and https://docs.mistral.ai/api, read November 2026.
 """
 
 from __future__ import annotations
@@ -47,6 +48,7 @@ from upshot.wire.decoding import (
     parse_json,
 )
 from upshot.wire.encoding import (
+    EFFORTS,
     SCHEMA_PROMPT,
     Asked,
     RequestEncoder,
@@ -411,6 +413,9 @@ class ChatDialect:
         schema: Whether the server accepts a JSON Schema for the answer. Otherwise a JSON object
             is requested, and the schema is put into the instructions.
         call_id: The pattern of call ids.
+        efforts: The efforts that the server knows, the least first; another one is sent as the
+            next higher, or as the last. Empty if it knows all of them.
+        parallel: Whether the server accepts ``parallel_tool_calls``.
     """
 
     max_tokens: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
@@ -421,6 +426,16 @@ class ChatDialect:
     usage_option: bool = True
     schema: bool = True
     call_id: re.Pattern[str] = _ANY_ID
+    efforts: tuple[str, ...] = ()
+    parallel: bool = True
+
+    def effort_of(self, reasoning: str | int) -> str:
+        """Return *reasoning* as an effort that the server knows."""
+        word = to_effort(reasoning)
+        if not self.efforts or word in self.efforts:
+            return word
+        least = EFFORTS.index(word)
+        return next((e for e in self.efforts if EFFORTS.index(e) >= least), self.efforts[-1])
 
 
 PLAIN: Final = ChatDialect()
@@ -441,7 +456,12 @@ DIALECTS: Final[dict[str, ChatDialect]] = {
     "zai": ChatDialect(reasoning="thinking", reasoning_back="content", schema=False),
     "moonshot": ChatDialect(reasoning="", reasoning_back="content"),
     "alibaba": ChatDialect(reasoning="enable", schema=False),
+    "cohere": ChatDialect(efforts=("none", "high"), parallel=False),
+    "fireworks": ChatDialect(
+        reasoning_back="content", efforts=("none", "low", "medium", "high", "xhigh")
+    ),
     "mistral": ChatDialect(
+        efforts=("none", "high"),
         seed="random_seed",
         required="any",
         reasoning_back="parts",
@@ -530,7 +550,7 @@ class ChatEncoder(RequestEncoder):
         elif choice is not None:
             named = {"name": to_wire_name(choice)}
             fields["tool_choice"] = {"type": "function", "function": named}
-        if settings.parallel_tool_calls is not None:
+        if settings.parallel_tool_calls is not None and self._dialect.parallel:
             fields["parallel_tool_calls"] = settings.parallel_tool_calls
 
     def _set_schema(
@@ -617,7 +637,7 @@ def _to_reasoning_fields(reasoning: str | int, dialect: ChatDialect) -> dict[str
     off = reasoning in (0, "none")
     match dialect.reasoning:
         case "effort":
-            return {"reasoning_effort": to_effort(reasoning)}
+            return {"reasoning_effort": dialect.effort_of(reasoning)}
         case "object":
             if off:
                 return {"reasoning": {"enabled": False}}
@@ -626,7 +646,10 @@ def _to_reasoning_fields(reasoning: str | int, dialect: ChatDialect) -> dict[str
         case "thinking":
             if off:
                 return {"thinking": {"type": "disabled"}}
-            return {"thinking": {"type": "enabled"}, "reasoning_effort": to_effort(reasoning)}
+            return {
+                "thinking": {"type": "enabled"},
+                "reasoning_effort": dialect.effort_of(reasoning),
+            }
         case "enable":
             budget = {"thinking_budget": reasoning} if isinstance(reasoning, int) else {}
             return {"enable_thinking": False} if off else {"enable_thinking": True, **budget}

@@ -37,6 +37,9 @@ T = TypeVar("T")
 SCHEMA_PROMPT = "Reply only with JSON that follows this JSON Schema, with nothing around it:\n"
 """The instructions for a model whose provider does not accept a schema."""
 
+EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh")
+"""The efforts, the least first."""
+
 _NOT_NAME = re.compile("[^a-zA-Z0-9_-]+")
 _ID_CHARS = 9
 _EFFORTS = ((1, "none"), (1025, "minimal"), (4097, "low"), (16385, "medium"))
