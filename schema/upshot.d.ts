@@ -2547,6 +2547,11 @@ export interface PendingExternal {
    * @defaultValue `""`
    */
   run_id?: string;
+  /**
+   * The name of the signal that the run waits for; "" if it is no signal.
+   * @defaultValue `""`
+   */
+  signal?: string;
 }
 
 /** A question to the user. */
@@ -3319,6 +3324,11 @@ export interface RunSettled {
    * @defaultValue `0.0`
    */
   took_s?: number;
+  /**
+   * In a log: when the run continues although what it waits for has not arrived; null for never,
+   * and elsewhere.
+   */
+  due_at?: Moment | null;
 }
 
 /** A run started. */

@@ -197,6 +197,7 @@ with lazy_imports(globals()):
         Node as Node,
         Parallel as Parallel,
         Question as Question,
+        WaitSignal as WaitSignal,
         ToolTask as ToolTask,
     )
     from upshot.engines.loop import LoopEngine as LoopEngine
@@ -211,6 +212,7 @@ with lazy_imports(globals()):
     from upshot.entry.api import (
         answer as answer,
         attach as attach,
+        broadcast as broadcast,
         cancel as cancel,
         fork as fork,
         inbox as inbox,

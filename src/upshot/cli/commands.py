@@ -162,6 +162,22 @@ def stop(**options: Any) -> int:
     return run_command(running.stop_run, **options)
 
 
+@upshot.command("signal", short_help="Send a signal to a run that waits for one.")
+@RUN
+@click.argument("name", metavar="NAME")
+@click.argument("value", metavar="[JSON]", default="null")
+@text("--key", "KEY", "A second signal with the same key is not delivered.")
+@text("--by", "NAME", "Who sends it.")
+@JOURNAL
+@JSON
+def send_signal(**options: Any) -> int:
+    """Send the signal NAME to RUN, with a JSON value; a text that is no JSON is sent as it is.
+
+    RUN is an id, the start of one, or last. The signal is kept until the run waits for it.
+    """
+    return run_command(running.signal_run, **options)
+
+
 @upshot.command("submit", short_help="Submit a run for a worker.")
 @click.argument("target", metavar="FILE.py[:NAME]", type=PATH)
 @click.argument("text", metavar="REQUEST")

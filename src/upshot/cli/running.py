@@ -26,7 +26,7 @@ from upshot.cli.terminal import Terminal
 from upshot.cli.timeline import Mode, Progress, choose_mode
 from upshot.contract.agent_spec import AgentSpec
 from upshot.contract.base.enums import InterruptCause, Status
-from upshot.contract.base.structs import path_of
+from upshot.contract.base.structs import Json, path_of
 from upshot.contract.events import (
     DELTAS,
     AttemptEnded,
@@ -54,6 +54,12 @@ from upshot.state.run_state import STOPPED
 
 # Shown when a model call whose reply was already printed is repeated.
 _VOID = "the reply was cut off: its text above is void, and the model is called again"
+
+_DELIVERIES = {
+    "delivered": "is delivered",
+    "repeated": "was delivered before with this key",
+    "ended": "came too late: the run has ended",
+}
 
 _REFUSED = "a guardrail refused this: the text above is void"
 
@@ -277,6 +283,23 @@ async def stop_run(terminal: Terminal, *, wanted: str, now: bool, reason: str, j
     line = f"{run_id} stops at its next safe point, once a process works on it"
     terminal.answer({"run_id": run_id}, line)
     return 0
+
+
+async def signal_run(
+    terminal: Terminal, *, wanted: str, name: str, value: str, key: str, by: str, journal: str
+) -> int:
+    """Send a signal to a run, and print whether it was delivered."""
+    try:
+        given: Json = json.loads(value)
+    except ValueError:
+        given = value
+    async with open_journal(existing_journal(journal), create=False) as log:
+        run_id = await find_run(log, wanted)
+        async with attach(run_id, journal=log) as run:
+            delivery = await run.signal(name, given, key=key, by=by)
+    found = {"run_id": run.id, "name": name, "delivery": delivery}
+    terminal.answer(found, f"{run.id}: {name} {_DELIVERIES[delivery]}")
+    return 1 if delivery == "ended" else 0
 
 
 async def fork_run(terminal: Terminal, *, wanted: str, at: int, journal: str) -> int:

@@ -443,6 +443,8 @@ class RunSettled(RunEvent, frozen=True, kw_only=True):
         answer: In a log: the start of its answer, 200 characters or fewer; "" elsewhere.
         tools: In a log: the tools that it called or asks for, without duplicates, 20 or fewer.
         took_s: In a log: how many seconds its sessions took together; 0 elsewhere.
+        due_at: In a log: when the run continues although what it waits for has not arrived; None
+            for never, and elsewhere.
     """
 
     result: AgentResult[Json]
@@ -451,6 +453,7 @@ class RunSettled(RunEvent, frozen=True, kw_only=True):
     answer: str = ""
     tools: tuple[str, ...] = ()
     took_s: float = 0.0
+    due_at: Moment | None = None
 
 
 Event: TypeAlias = (

@@ -153,6 +153,7 @@ class PendingExternal(Tagged, frozen=True, kw_only=True):
         asked_at: When it started to wait.
         expires_at: When the run stops waiting; None means never.
         run_id: The child run that waits; "" is the run of the result itself.
+        signal: The name of the signal that the run waits for; "" if it is no signal.
     """
 
     id: str = ""
@@ -160,6 +161,7 @@ class PendingExternal(Tagged, frozen=True, kw_only=True):
     asked_at: Moment | None = None
     expires_at: Moment | None = None
     run_id: str = ""
+    signal: str = ""
 
     def __post_init__(self) -> None:
         settle_moments(self, "asked_at", "expires_at")

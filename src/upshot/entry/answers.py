@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
+from datetime import datetime
 from typing import NamedTuple, TypeAlias
 
 import msgspec
@@ -263,9 +264,12 @@ async def unlogged_answers(past: RunState, run_id: str, journal: Journal) -> lis
     keeper = shared_journal(journal)
     if keeper is None or past.ended or not (past.asked or past.waits):
         return []
-    waits = [one for one in _waits_of(past, run_id) if not (one.closed or one.has_answer)]
-    items = {wait.item for wait in waits}
-    return [placed for placed in await keeper.placed_answers(run_id) if placed.item in items]
+    waits = {one.item: one for one in _waits_of(past, run_id) if not (one.closed or one.has_answer)}
+    return [
+        replace(placed, answer=_bind(placed.answer, waits[placed.item]))
+        for placed in await keeper.placed_answers(run_id)
+        if placed.item in waits
+    ]
 
 
 async def is_settled(past: RunState, journal: Journal) -> bool:
@@ -584,13 +588,14 @@ def _waits_of(
     """
     ended = f"run {canceled}, which started it, was canceled" if canceled else ""
     ended = _ended_message(run_id) if past.ended else ended
+    now = SYSTEM_CLOCK.now()
     questions = [
         _Wait(
             run_id,
             outer_id,
             id,
             is_question=True,
-            closed=ended,
+            closed=ended or _expiry_message(one, now),
             choices=_choices_of(one),
             question=one,
             item=item_of(past, one),
@@ -619,6 +624,13 @@ def _waits_of(
         for id, times in past.times_asked.items()
     ]
     return questions + calls
+
+
+def _expiry_message(wait: PendingQuestion | PendingExternal, now: datetime) -> str:
+    """Return why a wait for a signal is over; its signal goes to the next wait."""
+    if isinstance(wait, PendingExternal) and wait.signal and wait.expires_at is not None:
+        return "" if now < wait.expires_at else f"the wait ended at {wait.expires_at.isoformat()}"
+    return ""
 
 
 def _choices_of(wait: PendingQuestion | PendingExternal) -> tuple[str, ...]:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from upshot.contract.base.structs import Json
     from upshot.contract.model_calls import Request
     from upshot.contract.pending import AnyAnswer, Outdated, Taken
+    from upshot.contract.protocols import RunFilters
     from upshot.contract.result import AgentResult
     from upshot.entry.handoff_loop import LiveHandoffs
     from upshot.entry.replay_run import Replay
@@ -241,6 +242,41 @@ async def note(run_id: str, name: str, value: Json, *, by: str = "", journal: Wh
     from upshot.entry.annotations import keep_note
 
     await keep_note(run_id, name, value, by=by, journal=journal)
+
+
+async def broadcast(
+    name: str,
+    value: Json = None,
+    *,
+    journal: Where,
+    key: str = "",
+    by: str = "",
+    **filters: Unpack[RunFilters],
+) -> list[str]:
+    """Send a signal to every run of a journal that has not ended; see ``RunHandle.signal``.
+
+    Repeat an interrupted broadcast with the same *key*: no run gets the signal twice.
+
+    Args:
+        name: The name of the signal.
+        value: What ``host.wait_signal(name)`` returns.
+        journal: The journal that has the runs.
+        key: Identifies the signal; "" for none.
+        by: Who sends it, "" if unknown.
+        filters: Which runs; see ``RunFilters``, for example ``agent_id="support"``.
+
+    Returns:
+        The ids of the runs that have the signal.
+
+    Raises:
+        Misuse: The name or a filter is not allowed, or JSON cannot express the value.
+        JournalError: The journal cannot be read or written.
+    """
+    from upshot.entry.signals import broadcast_signal
+    from upshot.journal.opening import open_journal
+
+    async with open_journal(journal, create=False) as opened:
+        return await broadcast_signal(name, value, journal=opened, key=key, by=by, **filters)
 
 
 def attach(run_id: str, *, journal: Where) -> AbstractAsyncContextManager[RunHandle]:

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
+from datetime import datetime
 from typing import Any, Literal, overload
 
 from typing_extensions import TypeVar
@@ -12,7 +13,15 @@ from upshot.contract.agent_spec import AgentSpec
 from upshot.contract.base.structs import Json, JsonObject
 from upshot.contract.model_calls import Request
 from upshot.contract.pending import AnyAnswer, Outdated, Taken
-from upshot.contract.protocols import ArtifactStore, Clock, Decider, Engine, Host, Model, Observer
+from upshot.contract.protocols import (
+    ArtifactStore,
+    Clock,
+    Decider,
+    Engine,
+    Host,
+    Model,
+    Observer,
+)
 from upshot.contract.result import AgentResult
 from upshot.contract.run_control import Checkpoint
 from upshot.contract.settings import Budget, ModelSettings, Policy, Quota, Retry
@@ -437,6 +446,70 @@ async def note(run_id: str, name: str, value: Json, *, by: str = "", journal: Wh
     Raises:
         Misuse: There is no such run, or an argument is wrong.
         JournalError: The journal cannot be opened or written.
+    """
+
+async def broadcast(
+    name: str,
+    value: Json = None,
+    *,
+    journal: Where,
+    key: str = "",
+    by: str = "",
+    agent_id: str = ...,
+    before: str = ...,
+    context_id: str = ...,
+    currency: str = ...,
+    effect: str = ...,
+    error_code: str = ...,
+    limit: int | None = ...,
+    owner: str = ...,
+    parent_run_id: str | None = ...,
+    prefix: str = ...,
+    run_id: str = ...,
+    since: datetime | None = ...,
+    sort: str = ...,
+    tenant: str = ...,
+    text: str = ...,
+    tool: str = ...,
+    until: datetime | None = ...,
+) -> list[str]:
+    """Send a signal to every run of a journal that has not ended; see ``RunHandle.signal``.
+
+    Repeat an interrupted broadcast with the same *key*: no run gets the signal twice.
+
+    Args:
+        name: The name of the signal.
+        value: What ``host.wait_signal(name)`` returns.
+        journal: The journal that has the runs.
+        key: Identifies the signal; "" for none.
+        by: Who sends it, "" if unknown.
+        agent_id: Only runs of this agent.
+        before: Only runs that come after this one in the list: the last run of the previous page.
+        context_id: Only runs of this conversation.
+        currency: Only runs that cost money in this currency, such as "EUR".
+        effect: Only runs with this worst effect: "none", "applied" or "unknown".
+        error_code: Only runs that failed with this code.
+        limit: The maximum number of runs, from 1; None returns all.
+        owner: Only runs of this user: ``user`` of their attributes. With *tenant*, it is a user of
+            that tenant, otherwise a user without a tenant.
+        parent_run_id: Only child runs of this run; "" gives root runs.
+        prefix: Only runs whose id starts with this.
+        run_id: Only this run.
+        since: Only runs that started, or were submitted, at this moment or later; timezone-aware.
+        sort: Sort by the largest first instead of the newest first, and omit runs without a value:
+            "cost" (one currency after the other), "tokens", "took" (from a tenth of a second), or
+            "effect", where unknown is the largest.
+        tenant: Only runs of this ``tenant`` of their attributes.
+        text: Only runs whose listed request or answer contains this text, in any case.
+        tool: Only runs that called this tool, or wait to.
+        until: Only runs that started, or were submitted, before this moment.
+
+    Returns:
+        The ids of the runs that have the signal.
+
+    Raises:
+        Misuse: The name or a filter is not allowed, or JSON cannot express the value.
+        JournalError: The journal cannot be read or written.
     """
 
 def attach(run_id: str, *, journal: Where) -> AbstractAsyncContextManager[RunHandle]:

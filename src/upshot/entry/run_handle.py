@@ -20,6 +20,7 @@ from upshot.entry.answers import Allow, NotAsked, answer_run, is_settled, unlogg
 from upshot.entry.handoff_loop import following_run, whole_result
 from upshot.entry.resume import fold_new_events, read_begun, with_settlements
 from upshot.entry.session_setup import end_canceled, has_log
+from upshot.entry.signals import Delivery, send_signal
 from upshot.entry.stops import place_stop, stop_of
 from upshot.errors import Misuse
 from upshot.journal.lease_holder import RunHeld
@@ -167,6 +168,32 @@ class RunHandle:
                 with suppress(NotAsked):
                     return await answer_run(run_id, answers, journal=self._journal, allow=allow)
             raise
+
+    async def signal(
+        self, name: str, value: Json = None, *, key: str = "", by: str = ""
+    ) -> Delivery:
+        """Send a signal to the run, for ``host.wait_signal(name)``.
+
+        It is kept until the run waits for it, and each wait takes one. A parked run that waits for
+        it becomes due. If the request was handed over, the last run of the chain gets it.
+
+        Args:
+            name: The name of the signal.
+            value: What the wait returns.
+            key: Identifies the signal, such as the id of a webhook's event: a second one with the
+                same key is not delivered. "" for none.
+            by: Who sends it, "" if unknown.
+
+        Returns:
+            "delivered"; "repeated" if an earlier signal had the key; or "ended" if the run has
+            ended, so that nothing was stored.
+
+        Raises:
+            Misuse: There is no such run, the name is not allowed, or JSON cannot express the value.
+            JournalError: The journal cannot be read or written.
+        """
+        run_id = (await self._chain())[-1]
+        return await send_signal(run_id, name, value, journal=self._journal, key=key, by=by)
 
     async def interrupt(self, cause: str = InterruptCause.USER_CANCEL, detail: str = "") -> None:
         """Request that the run stop at its next safe point; it ends as interrupted.

@@ -144,8 +144,6 @@ class MemoryJournal(MemoryEffects, MemoryNotes):
         self.artifacts: MemoryArtifactStore = MemoryArtifactStore()
         self._logs: dict[str, MemoryLog] = {}
         self._committed = KeptTurns()
-        # When items are due for notification and how often that was tried, by run and question.
-        self._notifications: dict[tuple[str, str], tuple[float, int]] = {}
         self._submissions: dict[str, Submission] = {}
         self._submitted_at: dict[str, datetime] = {}
         # Submissions by key, including removed runs; then the time of removal.
@@ -293,7 +291,11 @@ class MemoryJournal(MemoryEffects, MemoryNotes):
                 key: one for key, one in self._notifications.items() if key[0] != event.run_id
             }
         if isinstance(event, RunSettled) and event.asks:
-            self._asks[event.run_id] = event.asks
+            # A question may have an answer that is not in the log yet.
+            known = self._wishes.get(event.run_id, {})
+            self._asks[event.run_id] = {
+                item: one for item, one in event.asks.items() if item not in known
+            }
         else:
             self._asks.pop(event.run_id, None)
 
@@ -309,6 +311,8 @@ class MemoryJournal(MemoryEffects, MemoryNotes):
                 log.turn = TurnClaim(change.context_id or "", change.turn or "")
         elif isinstance(event, RunSettled):
             result = event.result
+            if event.due_at is not None and self._is_open(event.run_id, log):
+                self._due.setdefault(event.run_id, _Due(event.due_at, "expired"))
             hands_over = log.is_chained and result.handoff is not None
             if hands_over and log.epoch and result.status is Status.COMPLETED:
                 self._hand_over(event.run_id, log)
@@ -616,12 +620,6 @@ class MemoryJournal(MemoryEffects, MemoryNotes):
                     self._notifications[asking, question] = now + for_s, tries + 1
                     taken.append(Unsent(item, asking, question, tries))
         return taken
-
-    async def mark_sent(self, one: Unsent, *, again_s: float | None) -> None:
-        """See ``SharedJournal.mark_sent``."""
-        if (key := (one.asking, one.question)) in self._notifications:
-            again = math.inf if again_s is None else time.monotonic() + again_s
-            self._notifications[key] = again, one.tries + 1
 
     async def place_stop(self, stop: Stop) -> None:
         """See ``SharedJournal.place_stop``."""

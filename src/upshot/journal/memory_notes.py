@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, TypeVar
 
 from upshot.contract.protocols import Note
-from upshot.journal.shared import MemoryValues, PlacedAnswer, SharedValues, Stop
+from upshot.journal.shared import MemoryValues, PlacedAnswer, SharedValues, Stop, Unsent
 
 if TYPE_CHECKING:
     from upshot.journal.memory_log import MemoryLog
@@ -24,6 +26,8 @@ class MemoryNotes:
         self._stops: dict[str, dict[str, Stop]] = {}
         # By run, then by name and author.
         self._notes: dict[str, dict[tuple[str, str], Note]] = {}
+        # When items are due for notification and how often that was tried, by run and question.
+        self._notifications: dict[tuple[str, str], tuple[float, int]] = {}
         self._values = MemoryValues()
 
     if TYPE_CHECKING:
@@ -52,6 +56,12 @@ class MemoryNotes:
         """See ``SharedJournal.placed_answers``."""
         self._open()
         return [*self._wishes.get(run_id, {}).values()]
+
+    async def mark_sent(self, one: Unsent, *, again_s: float | None) -> None:
+        """See ``SharedJournal.mark_sent``."""
+        if (key := (one.asking, one.question)) in self._notifications:
+            again = math.inf if again_s is None else time.monotonic() + again_s
+            self._notifications[key] = again, one.tries + 1
 
     async def stops(self, run_ids: Sequence[str]) -> Sequence[Stop]:
         """See ``SharedJournal.stops``."""

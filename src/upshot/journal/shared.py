@@ -52,15 +52,17 @@ class PlacedAnswer(Value, frozen=True, kw_only=True):
     Attributes:
         run_id: The run that asks.
         item: The question: the digest for an approval request; otherwise the question's id and
-            how often it had been answered before.
+            how often it had been answered before, or the number of a signal.
         answer: The answer; its secrets are masked.
         at: When it was given.
+        key: For a signal: identifies it, so that it is delivered once.
     """
 
     run_id: str
     item: str
     answer: AnyAnswer
     at: Moment
+    key: str = ""
 
 
 class Stop(Value, frozen=True, kw_only=True):

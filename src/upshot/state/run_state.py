@@ -76,6 +76,7 @@ from upshot.errors import JournalError
 from upshot.state.board import Board
 from upshot.state.child_runs import Spent, bare_id, child_of, read_settled_usage, unique_pending
 from upshot.state.known_effects import is_typed
+from upshot.state.signals import signal_item
 
 CallAnswer: TypeAlias = Approve | Deny | Edit
 
@@ -806,6 +807,8 @@ def item_of(state: RunState, asked: Pending) -> str:
     id = bare_id(asked)
     if isinstance(asked, PendingEffect):
         return id
+    if isinstance(asked, PendingExternal) and asked.signal:
+        return signal_item(id.partition("@")[0])
     return f"{id} {state.times_answered.get(id, 0)}"
 
 

@@ -14,7 +14,7 @@ the run after it.
 from __future__ import annotations
 
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable, Mapping
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import cache
 from itertools import chain
 from operator import is_not, methodcaller
@@ -62,7 +62,7 @@ from upshot.contract.model_calls import (
     is_unmeasured_answer,
     sum_of,
 )
-from upshot.contract.pending import Pending, PendingApproval
+from upshot.contract.pending import Pending, PendingApproval, PendingExternal
 from upshot.contract.result import OUTPUT_VAR, AgentResult
 from upshot.contract.tool_calls import (
     ToolArtifactReference,
@@ -738,7 +738,7 @@ def _asks_in(state: RunState, event: RunSettled) -> dict[str, Pending]:
 
 
 # Fields of run_settled that only journals read.
-_LISTED = ("asks", "effect", "answer", "tools", "took_s")
+_LISTED = ("asks", "effect", "answer", "tools", "took_s", "due_at")
 
 
 def _list_fields(state: RunState, event: RunSettled) -> Derived:
@@ -750,7 +750,14 @@ def _list_fields(state: RunState, event: RunSettled) -> Derived:
         "answer": answer_text(event.result),
         "tools": tools_in(state.records, asks) if state.records or asks else (),
         "took_s": 0.0 if time is None else state.time.worked_until(time),
+        "due_at": _first_deadline(event),
     }
+
+
+def _first_deadline(event: RunSettled) -> datetime | None:
+    """Return when the first wait of a parked run, or of its child runs, fails; None for never."""
+    waits = (one for one in event.result.pending if isinstance(one, PendingExternal))
+    return min((one.expires_at for one in waits if one.expires_at is not None), default=None)
 
 
 def used_in(state: RunState) -> tuple[Usage, Cost | None]:

@@ -208,6 +208,8 @@ def _on_settle(event: RunSettled) -> SummaryChange:
         error_code="" if result.error is None or waits else clean_text(str(result.error.code)),
         answer=without_nul(clean_text(event.answer)),
         took_s=event.took_s,
+        due_at=event.due_at if waits else None,
+        due_reason="expired" if waits and event.due_at else None,
         tools=tuple(map(_tool_name, event.tools)),
     )
 

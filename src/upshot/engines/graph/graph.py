@@ -21,6 +21,7 @@ from upshot.engines.graph.nodes import (
     Parallel,
     Question,
     ToolTask,
+    WaitSignal,
     as_node,
     facts_of,
     members_of,
@@ -50,6 +51,7 @@ _SHAPES: dict[type[object], Shape] = {
     AgentTask: AGENT,
     ToolTask: Shape("[[", "]]"),
     Question: QUESTION,
+    WaitSignal: QUESTION,
 }
 _TITLES: dict[type[object], str] = {Parallel: PARALLEL, ForEach: FOR_EACH}
 
@@ -66,6 +68,7 @@ _KINDS = {
     "agent": {"request", "request_from"},
     "tool": {"arguments", "arguments_from"},
     "ask": {"choices"},
+    "signal": set[str](),
     "graph": set[str](),
     "parallel": set[str](),
     "foreach": {"do", "as", "at_once"},
@@ -136,6 +139,8 @@ class _Reader:
                 return ToolTask(named, self._either(fields, "arguments", place) or {})
             case "ask":
                 return Question(named, tuple(fields.get("choices", ())))
+            case "signal":
+                return WaitSignal(named)
             case "graph":
                 return self._make(**self.graph(named, f"{place}/graph"))
             case "parallel":

@@ -50,6 +50,7 @@ from upshot.engines.graph.nodes import (
     Parallel,
     Question,
     ToolTask,
+    WaitSignal,
     members_of,
 )
 from upshot.engines.walk import Visits, Walk, together
@@ -567,14 +568,16 @@ def _output_of(outcome: ToolOutcome) -> Json:
 
 
 async def _ask_person(walk: Walk, question: Question, board: Board, key: str) -> Json:
-    """Ask the user.
+    """Ask the user, or wait for a signal.
 
     Raises:
-        Parked: The user cannot answer now.
+        Parked: The user cannot answer now, or the signal has not arrived.
     """
     text = question.text
     if callable(text):
         text = str(await _evaluate(text, board))
+    if isinstance(question, WaitSignal):
+        return await walk.host.wait_signal(text, key=key)
     return await walk.questions.ask(key, text, question.choices)
 
 

@@ -73,6 +73,16 @@ class Question:
 
 
 @dataclass(frozen=True)
+class WaitSignal(Question):
+    """Wait for a signal that ``RunHandle.signal`` sends; until it comes, the run is parked.
+
+    Attributes:
+        text: The name of the signal, or a function of the board that returns it.
+        choices: None.
+    """
+
+
+@dataclass(frozen=True)
 class Parallel:
     """Do several things at the same time, each on a copy of the board; changes are merged.
 

@@ -55,7 +55,10 @@ _ACCEPTED_INPUTS: dict[str, tuple[type[Any] | UnionType, str]] = {
     "agent": (object, "what the agent is asked: values by name, a list, or an expression"),
     "function": (_OBJECT, "the keywords of the function: values by name, or an expression"),
     "machine": (_OBJECT, "what the machine is given: values by name, or an expression"),
-    "wait": (_OBJECT | str, "the question: an expression, or values by name: question, choices"),
+    "wait": (
+        _OBJECT | str,
+        "the question: an expression, or values by name: question, choices, signal",
+    ),
 }
 _ITEMS = "a list or mapping of items, such as context.items"
 _MAX_FILES = 100

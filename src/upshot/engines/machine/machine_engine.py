@@ -316,6 +316,9 @@ class MachineWalk:
             question = str(given.get("question", question))
             listed = given.get("choices")
             choices = [str(one) for one in listed] if isinstance(listed, list) else []
+            if given.get("signal"):
+                name = str(given["signal"])
+                return Outcome(await self.walk.host.wait_signal(name, question, key=key))
         id = await self._name_wait(state.wait, key)
         answer = await self.walk.host.ask_user(question, choices=tuple(choices), key=id)
         return Outcome(answer)

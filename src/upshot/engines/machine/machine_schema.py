@@ -135,7 +135,7 @@ _STATE: dict[str, Any] = {
     "wait": _typed(
         "string",
         "A name for what is waited for, such as approval: the run is parked until a person "
-        "answers, and the answer is the output.",
+        "answers, or the signal that the input names arrives; the answer is the output.",
         pattern=r"\S",
     ),
     "output": _ref("value"),

@@ -41,8 +41,9 @@ _ENDED = f"""UPDATE runs SET status = ?, spent = ?,
     revision = CASE WHEN ? AND turn <> '' AND revision = 0 AND NOT (? AND is_chained) THEN (
         SELECT max(one.revision) + 1 FROM runs AS one
         WHERE one.context_id <> '' AND one.context_id = runs.context_id) ELSE revision END,
-    answer = ?, took = ?, tools = ?, holder = NULL,
-    due_at = CASE WHEN ? = '{Status.INPUT_REQUIRED}' THEN due_at END WHERE run_no = ?"""
+    answer = ?, took = ?, tools = ?, holder = NULL, due_reason = coalesce(?, due_reason),
+    due_at = CASE WHEN ? = '{Status.INPUT_REQUIRED}' THEN coalesce(due_at, ?) END
+    WHERE run_no = ?"""
 # A separate statement, so that a run without cost or effect does not touch these indexes.
 _DONE = """UPDATE runs SET tokens = coalesce(?, tokens), cost = coalesce(?, cost),
     currency = coalesce(?, currency), effect = coalesce(?, effect), error_code = ?
@@ -261,7 +262,8 @@ def _row_change(run_no: int, entry: Entry) -> tuple[str, tuple[object, ...]]:
     spent = _encoder.encode((change.usage, change.cost)).decode()
     counts = (change.committed, change.handed_over)
     listed = (change.answer, change.took_s, to_lines(change.tools or ()))
-    return _ENDED, (change.status, spent, *counts, *listed, change.status, run_no)
+    due = (change.due_reason, change.status, to_micros(change.due_at))
+    return _ENDED, (change.status, spent, *counts, *listed, *due, run_no)
 
 
 def _totals_of(run_no: int, change: SummaryChange | None) -> tuple[object, ...] | None:

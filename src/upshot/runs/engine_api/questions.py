@@ -50,7 +50,7 @@ class Questions:
     ) -> Json:
         """See ``RunHost.ask_user``. *warn* is called with an exception of the user's host."""
         if key is None:
-            key = f"question-{self._next_number()}"
+            key = f"question-{self._recorder.attempt}-{self.next_place()}"
         if key in self._answers:
             return self._answers[key]
         earlier = self._context.state.waits.get(key)
@@ -88,14 +88,14 @@ class Questions:
             raise self._leave_open(pending, *(signal.pending if signal else ())) from error
         return answer
 
-    def _next_number(self) -> str:
-        """Return the rest of the key of the next question without one: attempt, body and number."""
+    def next_place(self) -> str:
+        """Return the body and number of the next question or wait without a key."""
         attempt, body = self._recorder.attempt, body_of(self._recorder.run_id)
         if body is not None:
             body.questions += 1
-            return f"{attempt}-{body.key}-{body.questions}"
+            return f"{body.key}-{body.questions}"
         self._asked[attempt] = self._asked.get(attempt, 0) + 1
-        return f"{attempt}-{self._asked[attempt]}"
+        return str(self._asked[attempt])
 
     def _leave_open(self, pending: PendingQuestion, *others: Pending) -> Parked:
         """Add to the open questions, and return the signal that parks the run."""

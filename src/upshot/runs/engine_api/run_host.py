@@ -46,10 +46,11 @@ from upshot.contract.model_calls import (
     ModelStarted,
     counted,
 )
-from upshot.contract.pending import PendingExternal, PendingQuestion
+from upshot.contract.pending import Answer, PendingExternal, PendingQuestion
 from upshot.contract.run_control import Checkpoint, Interrupt
 from upshot.contract.usage import Usage
 from upshot.errors import Misuse
+from upshot.journal.shared import shared_journal
 from upshot.runs.callbacks import (
     Wait,
     answer_at_once,
@@ -67,6 +68,8 @@ from upshot.runs.engine_api.steps import SharedWork, Steps
 from upshot.runs.recorder import Recorder, Subscriber
 from upshot.runs.run_context import RunContext
 from upshot.state.child_runs import child_of
+from upshot.state.run_state import RunState, item_of
+from upshot.state.signals import check_signal_name, wait_id
 
 
 def interrupt_of(asked: object) -> Interrupt:
@@ -212,9 +215,13 @@ class RunHost:
     @cached_property
     def _answers(self) -> dict[str, Json]:
         """The known answers, by question id."""
+        return self._past.answers_given
+
+    @property
+    def _past(self) -> RunState:
+        """The state of the run, or of the one that is replayed."""
         recording = self._context.recording
-        state = self._context.state if recording is None else recording.past
-        return state.answers_given
+        return self._context.state if recording is None else recording.past
 
     @cached_property
     def _questions(self) -> Questions:
@@ -392,18 +399,77 @@ class RunHost:
         """
         if id in self._answers:
             return self._answers[id]
-        now, asked = self._recorder.now(), self._context.state.waits.get(id)
-        # The wait started when the first session asked; resuming does not restart it.
-        pending = PendingExternal(
+        raise self._park(self._external(id, description, expires_at))
+
+    async def wait_signal(
+        self,
+        name: str,
+        description: str = "",
+        *,
+        expires_at: datetime | None = None,
+        key: str | None = None,
+    ) -> Json:
+        """Wait for a signal that ``RunHandle.signal`` sends to this run, now or earlier.
+
+        Each wait takes one signal: the first wait for a name gets the first signal sent under it.
+        An engine that runs again gets the same signals in the same places.
+
+        Args:
+            name: The name of the signal, without "#" and "@".
+            description: What the run waits for, for people.
+            expires_at: The time, timezone-aware, after which the wait fails; None for never.
+            key: Names the wait, unique in the run, so that every session finds it whatever else
+                waits. None numbers the waits; use it if the engine always waits in the same order.
+
+        Returns:
+            The value that was sent.
+
+        Raises:
+            Parked: It has not arrived yet. Do not catch it.
+            Failed: It did not come in time, code timeout. A later wait gets it if it comes.
+            Misuse: The name is empty, or contains "#" or "@".
+        """
+        check_signal_name(name)
+        place = self._questions.next_place() if key is None else f"={key}"
+        waits, now = self._past.waits, self._recorder.now()
+        failed = {
+            id for id, one in waits.items() if one.expires_at is not None and now >= one.expires_at
+        }
+        id = wait_id(name, place, (*self._answers, *waits), failed)
+        if id in self._answers:
+            return self._answers[id]
+        pending = self._external(id, description, expires_at, signal=name)
+        journal = None if self._context.recording else self._context.plan.journal
+        shared = None if journal is None else shared_journal(journal)
+        item = item_of(self._context.state, pending)
+        for placed in () if shared is None else await shared.placed_answers(self._run.id):
+            if placed.item == item and isinstance(placed.answer, Answer):
+                self._recorder.emit(QuestionAsked(pending=pending))
+                self._recorder.emit(QuestionAnswered(id=id, value=placed.answer.value))
+                return self._answers.setdefault(id, placed.answer.value)
+        raise self._park(pending)
+
+    def _external(
+        self, id: str, description: str, expires_at: datetime | None, signal: str = ""
+    ) -> PendingExternal:
+        """Make what the run waits for; resuming does not restart the wait."""
+        asked = self._past.waits.get(id)
+        return PendingExternal(
             id=id,
             description=description,
-            asked_at=now if asked is None else asked.asked_at,
+            asked_at=self._recorder.now() if asked is None else asked.asked_at,
             expires_at=expires_at,
+            signal=signal,
         )
-        if expires_at is not None and now >= expires_at:
-            raise Failed(ErrorCode.TIMEOUT, f"the result {id!r} did not come in time")
+
+    def _park(self, pending: PendingExternal) -> Parked:
+        """Log that the run waits, and return the signal that parks it; fail if the time is up."""
+        if pending.expires_at is not None and self._recorder.now() >= pending.expires_at:
+            name = pending.signal or pending.id
+            what = f"the {'signal' if pending.signal else 'result'} {name!r}"
+            raise Failed(ErrorCode.TIMEOUT, f"{what} did not come in time")
         self._recorder.emit(QuestionAsked(pending=pending))
-        raise Parked(pending)
+        return Parked(pending)
 
     @property
     def keeps_checkpoints(self) -> bool:

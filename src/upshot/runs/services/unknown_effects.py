@@ -18,12 +18,13 @@ from upshot.contract.base.words import call_words
 from upshot.contract.effects import EffectLedger, id_without_key, ledger_of
 from upshot.contract.error import AgentError
 from upshot.contract.events import QuestionAnswered, QuestionAsked
-from upshot.contract.pending import Pending, PendingEffect
+from upshot.contract.pending import Pending, PendingEffect, PendingExternal
 from upshot.contract.tool_calls import ToolFailure, ToolRecord, ToolTimeout
-from upshot.journal.shared import shared_journal
+from upshot.journal.shared import SharedJournal, shared_journal
 from upshot.runs.engine_api.exceptions import Failed, Parked
 from upshot.runs.run_context import RunContext
 from upshot.state.child_runs import unique_pending
+from upshot.state.run_state import item_of
 from upshot.tools.repetition import on_unknown_of
 from upshot.tools.toolbox import Doubtful, Toolbox
 
@@ -138,25 +139,34 @@ async def find_settled(context: RunContext) -> None:
 
 
 async def store_end(context: RunContext, pending: Sequence[Pending]) -> None:
-    """Wait until a session's end is on disk; make its run due if what it asks is settled.
+    """Wait until a session's end is on disk; make its run due if what it waits for has come.
 
-    A settlement makes those runs due whose questions are stored. A fork asks about an effect of
-    another run, so one that comes between its last look and its park does not find it.
+    A settlement or a signal makes those runs due whose questions are stored, so one that comes
+    between the session's last look and its park does not find the run.
     """
     await context.recorder.barrier()
     if not pending:
         return
     journal = context.plan.journal
     ledger, shared = ledger_of(journal), None if journal is None else shared_journal(journal)
-    if ledger is None or shared is None or context.parent is not None:
+    if shared is None or context.parent is not None:
         return
     for one in pending:
-        if not isinstance(one, PendingEffect):
-            continue
-        entry = await ledger.effect(one.id)
-        if entry is not None and entry.settled is not None:
-            await shared.make_due(context.info.run_id, "settled")
-            return
+        if isinstance(one, PendingExternal) and one.signal:
+            if await _has_come(one, context, shared):
+                await shared.make_due(context.info.run_id, "answered")
+                return
+        elif isinstance(one, PendingEffect) and ledger is not None:
+            entry = await ledger.effect(one.id)
+            if entry is not None and entry.settled is not None:
+                await shared.make_due(context.info.run_id, "settled")
+                return
+
+
+async def _has_come(one: PendingExternal, context: RunContext, shared: SharedJournal) -> bool:
+    """Whether the signal that a run or its child run waits for is stored."""
+    item, run_id = item_of(context.state, one), one.run_id or context.info.run_id
+    return any(placed.item == item for placed in await shared.placed_answers(run_id))
 
 
 def park_again(context: RunContext) -> None:
