@@ -358,3 +358,15 @@ def test_each_wait_gets_the_next_signal_of_its_name(names: list[str], moves: lis
             assert result.output == expected
 
     asyncio.run(play())
+
+
+async def test_a_park_with_a_wait_that_is_over_does_not_continue_by_itself(place: Any) -> None:
+    past = datetime.now(UTC) - timedelta(seconds=1)
+
+    async def work(run: Any, host: Any, board: Any) -> Any:
+        raise Parked(PendingExternal(id="x", expires_at=past))
+
+    agent = Agent[Any]("a", engine=ScriptEngine(work))
+    async with open_journal(place) as journal:
+        await run(agent, Request("?", run_id="r"), journal=journal)
+        assert await needs_shared(journal).due_runs() == []

@@ -757,7 +757,9 @@ def _list_fields(state: RunState, event: RunSettled) -> Derived:
 def _first_deadline(event: RunSettled) -> datetime | None:
     """Return when the first wait of a parked run, or of its child runs, fails; None for never."""
     waits = (one for one in event.result.pending if isinstance(one, PendingExternal))
-    return min((one.expires_at for one in waits if one.expires_at is not None), default=None)
+    ends = (one.expires_at for one in waits if one.expires_at is not None)
+    # An engine may park again with a wait that is over: that is no reason to continue once more.
+    return min((end for end in ends if event.time is None or end > event.time), default=None)
 
 
 def used_in(state: RunState) -> tuple[Usage, Cost | None]:
