@@ -113,7 +113,15 @@ def postgres() -> Iterator[PostgresServer]:
 
 @pytest.fixture
 def database(postgres: PostgresServer) -> Iterator[str]:
-    """An empty database on the server."""
+    """A database on the server with an empty journal."""
+    name = postgres.new_journal()
+    yield name
+    postgres.drop(name)
+
+
+@pytest.fixture
+def empty_database(postgres: PostgresServer) -> Iterator[str]:
+    """A database on the server without any tables."""
     name = postgres.new_database()
     yield name
     postgres.drop(name)
@@ -122,10 +130,20 @@ def database(postgres: PostgresServer) -> Iterator[str]:
 @pytest.fixture(params=["sqlite", "postgres"])
 def place(request: pytest.FixtureRequest) -> Place:
     """A new place for each journal that several processes may open."""
+    return _place(request, "database")
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def empty_place(request: pytest.FixtureRequest) -> Place:
+    """As ``place``, and without tables."""
+    return _place(request, "empty_database")
+
+
+def _place(request: pytest.FixtureRequest, database: str) -> Place:
     if request.param == "sqlite":
         return Place.file(request.getfixturevalue("tmp_path"))
-    database = request.getfixturevalue("database")
-    return Place.database(request.getfixturevalue("postgres"), database)
+    server = request.getfixturevalue("postgres")
+    return Place.database(server, request.getfixturevalue(database))
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -23,8 +23,8 @@ agent = Agent("clerk", model=ScriptedModel([ToolCall("c", "send"), "Done."]), to
 
 
 @pytest.fixture
-def url(postgres: PostgresServer, database: str) -> str:
-    return postgres.url(database)
+def url(postgres: PostgresServer, empty_database: str) -> str:
+    return postgres.url(empty_database)
 
 
 def with_password(url: str) -> str:

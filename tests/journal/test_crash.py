@@ -109,11 +109,11 @@ def test_claims_of_racing_processes_are_all_different(place: Place):
     assert sorted(epoch for own in epochs for epoch in own) == list(range(1, 61))
 
 
-def test_processes_may_make_one_journal_at_once(place: Place):
-    release([start(OPENER, place.where, f"r{number}") for number in range(4)])
+def test_processes_may_make_one_journal_at_once(empty_place: Place):
+    release([start(OPENER, empty_place.where, f"r{number}") for number in range(4)])
 
     async def runs() -> set[str]:
-        journal = await place.open()
+        journal = await empty_place.open()
         found = {run.run_id for run in await journal.runs()}
         await journal.aclose()
         return found

@@ -29,4 +29,4 @@ class TestPostgresJournal(JournalContract):
         self.server = postgres
 
     async def make(self) -> PostgresJournal:
-        return await PostgresJournal.open(self.server.url(self.server.new_database()))
+        return await PostgresJournal.open(self.server.url(self.server.new_journal()))

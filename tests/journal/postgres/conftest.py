@@ -10,7 +10,7 @@ from upshot.journal import PostgresJournal
 
 @pytest.fixture
 def url(postgres: PostgresServer, database: str) -> str:
-    """The URL of an empty database."""
+    """The URL of an empty journal."""
     return postgres.url(database)
 
 

@@ -18,6 +18,12 @@ from upshot.journal.postgres.tables import STEPS, prepare
 from upshot.journal.postgres.urls import safe_place
 
 
+@pytest.fixture
+def database(empty_database: str) -> str:
+    """A database without tables."""
+    return empty_database
+
+
 async def said(kind: type[Exception], url: str, **options: Any) -> str:
     with pytest.raises(kind) as caught:
         async with open_journal(url, **options):

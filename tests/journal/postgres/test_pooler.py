@@ -78,7 +78,7 @@ class TestPooledJournal(JournalContract):
 
     async def make(self) -> PostgresJournal:
         return await PostgresJournal.open(
-            self.server.url(self.server.new_database(), port=self.port)
+            self.server.url(self.server.new_journal(), port=self.port)
         )
 
 
