@@ -12,6 +12,9 @@ NATIVE := $(ADAPTERS)/.ready
 # CrewAI asks for older packages than the others.
 CREW := .venv-crewai
 CREWS := $(CREW)/.ready
+# And Microsoft Agent Framework must not share a package with them.
+MICROSOFT := .venv-agent-framework
+MICROSOFTS := $(MICROSOFT)/.ready
 # And what the comparison of effects is made with.
 PEERS := .venv-effects
 RIVALS := $(PEERS)/.ready
@@ -105,7 +108,7 @@ endef
 
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
-.PHONY: quick slow mutants effects fuzz chaos whole beside duplicates kills stress properties help setup demo test format-check lint types layers unit adapters mcp dojo \
+.PHONY: quick slow mutants effects fuzz chaos whole beside duplicates kills stress properties help setup demo test format-check lint types layers unit adapters told mcp dojo \
   fleet postgres release restate protocols conformance chromium browser docs site pictures bench schema format clean
 
 help: ## list the targets
@@ -146,11 +149,18 @@ quick: $(DEV) ## lint, and the tests that the change in hand most likely breaks,
 mutants: $(DEV) ## break COUNT=200 random lines of the source, and list those that no test notices; PART=runs is a part of it
 	@$(BIN)/python -m tests.mutants $(or $(COUNT),200) $(or $(SEED),0) $(PART)
 
-adapters: $(NATIVE) $(CREWS) ## try the adapters, the guard and Ledger.once with the real packages of other agents
+adapters: $(NATIVE) $(CREWS) $(MICROSOFTS) ## try the adapters, the engines, the guard and Ledger.once with the real packages of other agents
 	@UPSHOT_REAL_ADAPTERS=1 $(ADAPTERS)/bin/pytest -q --confcutdir=tests/adapters_real \
 	  -o filterwarnings=ignore tests/adapters_real
 	@UPSHOT_REAL_ADAPTERS=1 $(CREW)/bin/pytest -q --confcutdir=tests/adapters_real \
-	  -o filterwarnings=ignore tests/adapters_real/test_once_in_frameworks.py
+	  -o filterwarnings=ignore tests/adapters_real/test_once_in_frameworks.py tests/adapters_real/test_told.py
+	@UPSHOT_REAL_ADAPTERS=1 $(MICROSOFT)/bin/pytest -q --confcutdir=tests/adapters_real \
+	  -o filterwarnings=ignore tests/adapters_real/test_told.py
+
+told: $(NATIVE) $(CREWS) $(MICROSOFTS) $(DEV) ## measure again what each framework tells, and write the tables of docs/adapters.md
+	@for one in $(ADAPTERS) $(CREW) $(MICROSOFT); do \
+	  $$one/bin/python -m tests.adapters_real.told 2>/dev/null >/dev/null || exit 1; done
+	@$(BIN)/python -m tests.docs.tables
 
 mcp: $(SERVERS) ## use four real MCP servers from the package registries
 	@UPSHOT_REAL_MCP=1 $(MCP)/bin/pytest -q --confcutdir=tests/mcp_real \
@@ -268,12 +278,16 @@ $(DEV): pyproject.toml
 	@touch $(DEV) $(DEMO)
 
 $(NATIVE): pyproject.toml Makefile
-	$(call environment,$(ADAPTERS),-e '.[adapters]',@mariozechner/pi-ai)
+	$(call environment,$(ADAPTERS),-e '.[adapters]',@mariozechner/pi-ai @mariozechner/pi-agent-core)
 	@touch $(NATIVE)
 
 $(CREWS): pyproject.toml Makefile
 	$(call environment,$(CREW),-e . crewai==1.15.30)
 	@touch $(CREWS)
+
+$(MICROSOFTS): pyproject.toml Makefile
+	$(call environment,$(MICROSOFT),-e . agent-framework-core==1.23.0 agent-framework-openai==1.17.0)
+	@touch $(MICROSOFTS)
 
 $(RIVALS): pyproject.toml Makefile
 	$(call environment,$(PEERS),-e '.[adapters]' ctrlrun==0.12.2 'idemkit[postgres]==1.0.2' \

@@ -150,8 +150,9 @@ VALUES = {
         "ToolTask VoidText"
     ),
     "upshot.adapters": (
-        "as_engine from_aisuite from_langchain from_langgraph from_litellm from_openai_agents "
-        "from_pi_agent from_pydantic_ai from_smolagents"
+        "as_engine from_adk from_agent_framework from_agno from_aisuite from_claude_agent_sdk "
+        "from_crewai from_langchain from_langgraph from_litellm from_openai_agents "
+        "from_pi_agent from_pydantic_ai from_smolagents from_strands"
     ),
     "upshot.flat": (
         "AgentExecutionResult AgentResponse AgentResult AnthropicRateLimits CerebrasRateLimits "

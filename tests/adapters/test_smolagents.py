@@ -224,3 +224,8 @@ def test_a_failed_model_call_is_classified_by_its_cause():
     error = AgentGenerationError("Error while generating output:\nError code: 401 - bad key")
     error.__cause__ = cause
     assert from_smolagents(error).error.code == "auth_error"
+
+
+def test_an_interrupted_run_is_canceled():
+    result = from_smolagents(RuntimeError("Agent interrupted."))
+    assert (result.status, result.error.code) == ("canceled", "canceled")

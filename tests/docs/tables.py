@@ -19,6 +19,8 @@ import msgspec
 
 import upshot
 import upshot.contract.base.enums as word_field
+from tests.adapters_real.plays import CASES
+from tests.adapters_real.told import FACTS, case_rows, fact_rows
 from tests.docs.stubs import write_stubs
 from tests.docs.test_pages import ROOT
 from tests.serve.permission_table import rows_of_page
@@ -31,7 +33,7 @@ __all__ = ["PAGES", "filled", "words_of"]
 
 PAGES = [
     ROOT / "docs" / f"{name}.md"
-    for name in ("result", "events", "options", "names", "models", "serve")
+    for name in ("result", "events", "options", "names", "models", "serve", "adapters")
 ]
 TABLE = re.compile(r"(<!-- table (\w+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
 ATTRIBUTE = re.compile(r"^    (\w+): (.*?)(?=^ {0,4}\S|\Z)", re.MULTILINE | re.DOTALL)
@@ -210,6 +212,8 @@ MAKERS: dict[str, Callable[[], str]] = {
     "options": options,
     "providers": providers,
     "routes": lambda: table("Who, Routes", rows_of_page()),
+    "told_cases": lambda: table(", ".join(("adapter", *CASES)), case_rows()),
+    "told_facts": lambda: table(", ".join(("adapter", *FACTS)), fact_rows()),
     "budget": lambda: limits_of(upshot.Budget),
     "retry": lambda: limits_of(upshot.Retry),
     "settings": lambda: limits_of(upshot.ModelSettings),

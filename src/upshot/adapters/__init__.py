@@ -4,7 +4,9 @@ One function per library takes whatever that library returned or raised:
 
 - ``from_litellm``, ``from_aisuite``: model calls and agent runs of the chat clients.
 - ``from_openai_agents``, ``from_pydantic_ai``, ``from_smolagents``, ``from_pi_agent``,
-  ``from_langchain``, ``from_langgraph``: results of runs, single messages, and exceptions.
+  ``from_langchain``, ``from_langgraph``, ``from_strands``, ``from_agno``, ``from_adk``,
+  ``from_claude_agent_sdk``, ``from_crewai``, ``from_agent_framework``: results of runs, messages,
+  and exceptions.
 
 ``as_engine`` makes an engine of an agent of Pydantic AI or a graph of LangGraph: ``engine_calls``
 routes its model and tool calls through the run; ``pydantic_ai_engine`` and ``langgraph_engine``
@@ -39,10 +41,15 @@ in one text; and some exceptions carry a part of the run, which is preserved.
 from upshot.lazy import lazy_imports
 
 with lazy_imports(globals()):
+    from upshot.adapters.adk import from_adk as from_adk
+    from upshot.adapters.agent_framework import from_agent_framework as from_agent_framework
+    from upshot.adapters.agno import from_agno as from_agno
     from upshot.adapters.chat_clients import (
         from_aisuite as from_aisuite,
         from_litellm as from_litellm,
     )
+    from upshot.adapters.claude_agent_sdk import from_claude_agent_sdk as from_claude_agent_sdk
+    from upshot.adapters.crewai import from_crewai as from_crewai
     from upshot.adapters.foreign_engines import as_engine as as_engine
     from upshot.adapters.langchain import (
         from_langchain as from_langchain,
@@ -52,3 +59,4 @@ with lazy_imports(globals()):
     from upshot.adapters.pi_agent import from_pi_agent as from_pi_agent
     from upshot.adapters.pydantic_ai import from_pydantic_ai as from_pydantic_ai
     from upshot.adapters.smolagents import from_smolagents as from_smolagents
+    from upshot.adapters.strands import from_strands as from_strands

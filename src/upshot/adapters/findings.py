@@ -17,12 +17,19 @@ from upshot.contract.message import Message, Reasoning
 from upshot.contract.model_calls import ModelResponse
 from upshot.contract.pending import Pending, PendingApproval
 from upshot.contract.result import AgentResult, RunEffect, limited_by
-from upshot.contract.tool_calls import ToolCall, ToolOutcome, ToolRecord
+from upshot.contract.tool_calls import (
+    ToolCall,
+    ToolExecutionResult,
+    ToolFailure,
+    ToolOutcome,
+    ToolRecord,
+)
 from upshot.contract.usage import Cost, RateLimitState, Usage
 from upshot.native.objects import (
     as_amount,
     as_count,
     as_json,
+    as_object,
     as_text,
     find_headers,
     find_rate_limit,
@@ -67,6 +74,7 @@ class Findings:
         started_at: When it started.
         duration_ms: How long it took; None if unknown.
         unknown: Names of further facts that the native object lacks.
+        timed: Of how many outcomes it says how long the tool ran.
     """
 
     raw: object
@@ -89,6 +97,7 @@ class Findings:
     started_at: datetime | None = None
     duration_ms: int | None = None
     unknown: set[str] = field(default_factory=set[str])
+    timed: int = 0
 
     def add_reply(self, response: ModelResponse) -> None:
         """Add the facts of a model call, and its message unless that is empty."""
@@ -110,6 +119,57 @@ class Findings:
         """Add a message of the model, with its thoughts before the text."""
         content = (*thoughts, *Message(Role.ASSISTANT, text).parts) if thoughts else text
         self.messages.append(Message(Role.ASSISTANT, content, tool_calls=tuple(calls)))
+
+    def answer(
+        self,
+        call_id: str,
+        output: object,
+        *,
+        name: str = "",
+        failed: bool = False,
+        elapsed_s: object = None,
+    ) -> None:
+        """Add the outcome of a call, and the message that the model reads about it.
+
+        Args:
+            call_id: The call; a message before has it, or *name* says which tool it was.
+            output: What the tool returned: text, JSON, or the outcome of a tool of ours.
+            name: The tool; "" looks it up.
+            failed: Whether the call failed, so that *output* says why.
+            elapsed_s: How long the tool ran, in seconds; anything that is no number is unknown.
+        """
+        text = output if isinstance(output, str) else encode_json(as_json(output)).decode()
+        asked = (call for message in self.messages for call in message.tool_calls)
+        name = name or next((call.name for call in asked if call.id == call_id), "")
+        ran_s = as_amount(elapsed_s)
+        ran_ms = 0 if ran_s is None else round(ran_s * 1000)
+        self.timed += ran_s is not None
+        outcome = find_outcome(output)
+        if outcome is None and failed:
+            outcome = ToolFailure(call_id, name, error=text, retryable=False, elapsed_ms=ran_ms)
+        elif outcome is None:
+            outcome = ToolExecutionResult(
+                call_id,
+                name,
+                output=as_object(output),
+                effect=Effect.UNKNOWN,
+                elapsed_ms=ran_ms,
+            )
+        self.messages.append(Message(Role.TOOL, text, tool_call_id=call_id, name=name))
+        self.outcomes.append(outcome)
+
+    def fail(self, text: str, *, code: ErrorCode | None = None, type: str = "") -> None:
+        """Say that the run failed, of which only *text* is known.
+
+        Args:
+            text: What went wrong.
+            code: The code; None classifies the text.
+            type: The library's own word for it.
+        """
+        error = classify_error(body=text.encode())
+        if code is not None:
+            error = AgentError(code, text, origin=_ORIGINS.get(code, error.origin))
+        self.error = msgspec.structs.replace(error, type=type or error.type)
 
     def to_result(self) -> AgentResult[Json]:
         """Make the result, with unknown facts listed in its metadata."""
@@ -177,7 +237,7 @@ class Findings:
         gaps += [f"usage.{name}" for name in _COUNTS if getattr(self.usage, name) is None]
         facts = ("cost", "finish_reason", "rate_limit", "started_at", "duration_ms")
         gaps += [name for name in facts if getattr(self, name) is None]
-        if self.outcomes:
+        if self.timed < len(self.outcomes):
             gaps.append("tool_outcomes.elapsed_ms")
         if any(outcome.effect is Effect.UNKNOWN for outcome in self.outcomes):
             gaps.append("tool_outcomes.effect")
@@ -254,6 +314,16 @@ def find_outcome(value: object) -> ToolOutcome | None:
         return msgspec.convert(value, ToolOutcome)
     except msgspec.ValidationError:
         return None
+
+
+def without_zeros(usage: Usage) -> Usage:
+    """Return the usage of a library whose counts start at zero: a zero there may be unknown.
+
+    Every call has input and output, so the parts of these are meant.
+    """
+    names = ("cache_read_tokens", "cache_write_tokens", "reasoning_tokens")
+    zeros = {name: None for name in names if not getattr(usage, name)}
+    return msgspec.structs.replace(usage, **zeros)
 
 
 def to_pending(call: ToolCall, tool_name: str = "") -> PendingApproval:

@@ -101,6 +101,8 @@ def _add_run(findings: Findings, run: object) -> None:
     )
     findings.agent_id = as_text(look_up(run, "last_agent", "name"))
     findings.provider_data = {
+        # The agent has the name of its model, or the model itself.
+        **find_texts(run, model="last_agent.model.model"),
         **find_texts(run, model="last_agent.model"),
         **find_texts(last, request_id="request_id", response_id="response_id"),
         **findings.provider_data,

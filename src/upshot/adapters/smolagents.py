@@ -38,6 +38,8 @@ _CODES: Final = {
 }
 _FINAL: Final = "final_answer"
 _LIMIT: Final = "AgentMaxStepsError"
+# The exception of ``agent.interrupt()`` has no class of its own.
+_INTERRUPTED: Final = "Agent interrupted."
 _UNKNOWN_TOOL: Final = re.compile(r"Unknown tool (\S+?),")
 _FAILED_TOOL: Final = re.compile(r"Error executing (?:tool|request to team member) '([^']*)'")
 
@@ -58,6 +60,8 @@ def from_smolagents(native: object) -> AgentResult[Json]:
         findings = find_failure(native, _CODES)
         if findings.error is not None and findings.error.code == ErrorCode.MAX_TURNS:
             findings.finish_reason = FinishReason.LENGTH
+        if str(native) == _INTERRUPTED:
+            findings.fail(_INTERRUPTED, code=ErrorCode.CANCELED, type=type(native).__name__)
         return findings.to_result()
     if look_up(native, "steps") is not None and look_up(native, "state") is not None:
         return _find_run(native).to_result()
