@@ -1901,6 +1901,13 @@ export interface Image {
    * @defaultValue `""`
    */
   detail?: string;
+  /** What the provider wants back with an image that its model made; opaque. */
+  signature?: string | null;
+  /**
+   * The provider of the signature, which is sent back only to it.
+   * @defaultValue `""`
+   */
+  provider?: string;
 }
 
 /** Why a run is asked to stop. */

@@ -76,12 +76,16 @@ class Image(Tagged, frozen=True, kw_only=True):
         data: The bytes (base64 in JSON), None if only the URL is known.
         media_type: Such as "image/png".
         detail: How closely the model should look: "low", "high", "auto" or "".
+        signature: What the provider wants back with an image that its model made; opaque.
+        provider: The provider of the signature, which is sent back only to it.
     """
 
     url: str = ""
     data: bytes | None = None
     media_type: str = ""
     detail: str = ""
+    signature: str | None = None
+    provider: str = ""
 
     def __post_init__(self) -> None:
         check_types(self)

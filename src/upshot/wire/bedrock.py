@@ -67,6 +67,7 @@ from upshot.wire.encoding import (
     to_wire_name,
     without_none,
 )
+from upshot.wire.media import decode_media, to_media_part
 from upshot.wire.messages import (
     MessagesStream,
     accepts_schema,
@@ -77,6 +78,8 @@ from upshot.wire.messages import (
 from upshot.wire.streams import EXCEPTION
 
 _TEXTS: Final = ("text", "reasoningContent", "citationsContent")
+# What a model may make besides text.
+_MADE: Final = ("image", "audio")
 # Members of a block that are neither text of the model nor from a tool.
 _MEDIA: Final = frozenset(
     {"image", "video", "audio", "document", "cachePoint", "guardContent", "citation"}
@@ -158,6 +161,7 @@ class _Block:
         thought: Pieces of its thought.
         inputs: Pieces of a call's arguments.
         results: Results of the provider's built-in tool.
+        media: Pieces of its image or sound, each in base64.
         call: Its number among the calls, from 0, if it is one.
     """
 
@@ -166,6 +170,7 @@ class _Block:
     thought: list[str] = field(default_factory=list[str])
     inputs: list[str] = field(default_factory=list[str])
     results: list[Json] = field(default_factory=list[Json])
+    media: list[str] = field(default_factory=list[str])
     signature: str = ""
     redacted: str = ""
     call: int = 0
@@ -203,6 +208,9 @@ class _Block:
         self.signature += as_text(thought.get("signature"))
         self.redacted += as_text(thought.get("redactedContent"))
         self.results += as_list(delta.get("toolResult"))
+        for kind in _MADE:
+            if source := as_object(as_object(delta.get(kind)).get("source")):
+                self.media.append(as_text(source.get("bytes")))
         text = as_text(as_object(delta.get("toolUse")).get("input"))
         if text:
             self.inputs.append(text)
@@ -221,6 +229,13 @@ class _Block:
         if not text and not self.signature:
             return None
         return Reasoning(text=text, signature=self.signature or None, provider=provider)
+
+    def to_media(self) -> Image | Audio | File | None:
+        """Return the image or the sound, None if it is neither."""
+        data = b"".join(found for piece in self.media if (found := decode_media(piece)))
+        kind = next((kind for kind in _MADE if kind in self.start), "")
+        form = as_text(as_object(self.start.get(kind)).get("format"))
+        return to_media_part(data, f"{kind}/{form}") if data and kind else None
 
     def to_raw(self) -> JsonObject:
         """Return the block of a built-in tool in the form of a whole reply."""
@@ -246,10 +261,12 @@ def _cited_text(delta: JsonObject) -> str:
 
 def _add_blocks(blocks: Iterable[_Block], reply: ReplyAccumulator) -> None:
     for block in blocks:
-        block.add({name: block.start[name] for name in _TEXTS if name in block.start})
+        block.add({name: block.start[name] for name in (*_TEXTS, *_MADE) if name in block.start})
         if (thought := block.to_reasoning(reply.provider)) is not None:
             reply.parts.append(thought)
         reply.add_text("".join(block.text))
+        if (media := block.to_media()) is not None:
+            reply.parts.append(media)
         if block.is_call:
             reply.add_call(block.to_call(reply.next_call_id()))
         elif kinds := _server_tools(block.start):
@@ -640,6 +657,9 @@ class ConverseEncoder(RequestEncoder):
                 return {"toolUse": use}
             case ServerToolBlock(raw=raw, provider=provider):
                 return raw if provider == self._provider else None
+            case Image() | File() | Audio():
+                # A model of another provider made it; here only the user shows media.
+                return None
             case _:
                 return _to_block(part)
 

@@ -66,6 +66,7 @@ from upshot.wire.encoding import (
     to_wire_name,
     without_none,
 )
+from upshot.wire.media import decode_media, to_image, to_sound
 
 CUSTOM_INPUT = "input"
 """The key that holds the free text of a custom tool's call."""
@@ -96,13 +97,15 @@ def read_chat(document: JsonObject, reply: ReplyAccumulator) -> None:
     if legacy := as_object(message.get("function_call")):
         calls.append(_PartialCall.of({"function": legacy}))
     details = list(map(as_object, as_list(message.get("reasoning_details"))))
-    _add_parts(collected, details, calls, reply)
+    media = _Media()
+    collected.add(media.add(message), "")
+    _add_parts(collected, details, calls, reply, media)
 
 
 class ChatStream:
     """Reads the chunks of one streamed reply into an accumulator."""
 
-    __slots__ = ("_calls", "_details", "_has_choice", "_open", "_reply", "_said")
+    __slots__ = ("_calls", "_details", "_has_choice", "_media", "_open", "_reply", "_said")
 
     def __init__(self, reply: ReplyAccumulator) -> None:
         self._reply = reply
@@ -110,6 +113,7 @@ class ChatStream:
         self._details: dict[tuple[object, object], JsonObject] = {}
         self._calls: list[_PartialCall] = []
         self._open: dict[int, int] = {}
+        self._media = _Media()
         self._has_choice = False
 
     def read(self, name: str, document: JsonObject) -> list[StreamEvent]:
@@ -127,7 +131,8 @@ class ChatStream:
         """Put thoughts, text and calls into the accumulator."""
         if self._reply.done and not self._has_choice:
             self._reply.fail_unreadable("the reply has no choices")
-        _add_parts(self._said, list(self._details.values()), self._calls, self._reply)
+        details = list(self._details.values())
+        _add_parts(self._said, details, self._calls, self._reply, self._media)
 
     def _read_delta(self, delta: JsonObject) -> list[StreamEvent]:
         events: list[StreamEvent] = []
@@ -138,7 +143,10 @@ class ChatStream:
             events.append(TextDelta(text=text))
         if refusal := as_text(delta.get("refusal")):
             self._reply.refusal.append(refusal)
-        # Most deltas hold a piece of text and neither of these.
+        # Most deltas hold a piece of text and none of these.
+        if ("audio" in delta or "images" in delta) and (spoken := self._media.add(delta)):
+            self._said.add(spoken, "")
+            events.append(TextDelta(text=spoken))
         if details := delta.get("reasoning_details"):
             for item in as_list(details):
                 self._merge_detail(as_object(item))
@@ -337,6 +345,33 @@ class _Said(msgspec.Struct):
             runs.append((is_thought, [piece]))
 
 
+class _Media(msgspec.Struct):
+    """Sound and images beside the content. The words of the sound are the text of the reply."""
+
+    ident: str = ""
+    sound: list[str] = []
+    images: list[Image] = []
+
+    def add(self, message: JsonObject) -> str:
+        """Add what a message, or a piece of one, has; return the words of its sound."""
+        audio = as_object(message.get("audio"))
+        self.ident = as_text(audio.get("id")) or self.ident
+        if data := as_text(audio.get("data")):
+            self.sound.append(data)
+        for item in map(as_object, as_list(message.get("images"))):
+            image = to_image(as_text(as_object(item.get("image_url")).get("url")))
+            if image is not None:
+                self.images.append(image)
+        return as_text(audio.get("transcript"))
+
+    def to_parts(self) -> Iterator[Part]:
+        """Yield the parts. Each piece of the sound was encoded by itself."""
+        pieces = [data for piece in self.sound if (data := decode_media(piece)) is not None]
+        if pieces:
+            yield to_sound(b"".join(pieces), self.ident)
+        yield from self.images
+
+
 def _pieces_of(content: Json) -> Iterator[tuple[str, bool]]:
     """Yield the texts of a content that is a list of parts, and whether each is a thought."""
     for item in as_list(content):
@@ -357,7 +392,11 @@ def _reasoning_text(message: JsonObject) -> str:
 
 
 def _add_parts(
-    collected: _Said, details: list[JsonObject], calls: list[_PartialCall], reply: ReplyAccumulator
+    collected: _Said,
+    details: list[JsonObject],
+    calls: list[_PartialCall],
+    reply: ReplyAccumulator,
+    media: _Media,
 ) -> None:
     """Add thoughts, text and calls; a gateway's details replace the thoughts they describe."""
     reply.parts += [_to_detail(detail, reply.provider) for detail in details]
@@ -368,6 +407,7 @@ def _add_parts(
             reply.add_text("".join(pieces))
         elif not details:
             reply.parts.append(Reasoning(text="".join(pieces), provider=reply.provider))
+    reply.parts += media.to_parts()
     for call in calls:
         reply.add_call(call.to_call(reply.next_call_id(), reply.provider))
 

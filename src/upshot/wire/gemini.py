@@ -67,6 +67,7 @@ from upshot.wire.encoding import (
     version_in,
     without_none,
 )
+from upshot.wire.media import decode_media, to_media_part
 
 AUDIO: Final = ("AUDIO", 4)
 """The word and the number of the audio modality."""
@@ -237,7 +238,7 @@ class GenerateStream:
     def __init__(self, reply: ReplyAccumulator) -> None:
         self._reply = reply
         # In the order they started; a call is in both lists.
-        self._parts: list[_Words | _Call | JsonObject] = []
+        self._parts: list[_Words | _Call | _Sound | Image | Audio | File | JsonObject] = []
         self._calls: list[_Call] = []
 
     def read(self, name: str, document: JsonObject) -> list[StreamEvent]:
@@ -269,8 +270,12 @@ class GenerateStream:
                     reply.add_call(part.to_call(reply.next_call_id(), reply.provider))
                 case _Words():
                     reply.parts.append(part.to_part(reply.provider))
-                case _:
+                case _Sound():
+                    reply.parts.append(to_media_part(b"".join(part.pieces), part.media_type))
+                case dict():
                     reply.parts.append(ServerToolBlock(part, reply.provider))
+                case _:
+                    reply.parts.append(part)
 
     def _read_part(self, part: JsonObject) -> list[StreamEvent]:
         call = part.get("functionCall")
@@ -281,8 +286,13 @@ class GenerateStream:
             self._reply.server_tools += kinds
             self._parts.append(part)
             return []
-        text = as_text(part.get("text"))
         is_thought = part.get("thought") is True
+        if media := as_object(part.get("inlineData")):
+            # An image in a thought is a draft.
+            if not is_thought:
+                self._add_media(media, signature)
+            return []
+        text = as_text(part.get("text"))
         if not text and not signature:
             return []
         self._add_words(text, signature, is_thought=is_thought)
@@ -303,6 +313,22 @@ class GenerateStream:
             self._parts.append(last)
         last.pieces.append(text)
         last.signature = signature
+
+    def _add_media(self, media: JsonObject, signature: str) -> None:
+        """Add an image, a sound or a file; a sound may come in pieces."""
+        data = decode_media(as_text(media.get("data")))
+        kind = as_text(media.get("mimeType"))
+        if data is None:
+            return
+        last = self._parts[-1] if self._parts else None
+        if isinstance(last, _Sound) and last.media_type == kind:
+            last.pieces.append(data)
+        elif kind.startswith("audio/"):
+            self._parts.append(_Sound(kind, [data]))
+        else:
+            provider = self._reply.provider
+            part = to_media_part(data, kind, provider=provider, signature=signature or None)
+            self._parts.append(part)
 
     def _read_call(self, piece: JsonObject, signature: str) -> list[StreamEvent]:
         """Start a call, or continue the open one."""
@@ -345,6 +371,14 @@ class _Words:
             return Text(text, signature=signature, provider=provider if signature else "")
         redacted = signature is not None and not text
         return Reasoning(text=text, signature=signature, provider=provider, redacted=redacted)
+
+
+@dataclass(slots=True)
+class _Sound:
+    """A sound while its pieces arrive."""
+
+    media_type: str
+    pieces: list[bytes]
 
 
 @dataclass(slots=True)
@@ -570,6 +604,9 @@ class GenerateEncoder(RequestEncoder):
             case Text(text=text, signature=str(signature), provider=provider) if signature:
                 if provider == self._provider:
                     return {"text": text, "thoughtSignature": signature}
+            case Image(signature=str(signature), provider=self._provider) if signature:
+                media = _to_media(part.url, part.data, part.media_type, "image/png")
+                return {**media, "thoughtSignature": signature}
             case _:
                 pass
         return _to_part(part)

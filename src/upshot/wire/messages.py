@@ -430,6 +430,9 @@ class MessagesEncoder(RequestEncoder):
                 if part.provider == self._provider:
                     block["citations"] = citations
                 return block
+            case Image() | File():
+                # A model of another provider made it; here only the user shows media.
+                return None
             case _:
                 return _to_block(part)
 

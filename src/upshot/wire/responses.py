@@ -11,6 +11,7 @@ Source:
 from __future__ import annotations
 
 import re
+from base64 import b64encode
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
@@ -32,7 +33,14 @@ from upshot.contract.tool_calls import ToolCall, ToolSpec
 from upshot.contract.usage import Usage
 from upshot.wire.accumulator import ReplyAccumulator, StreamEvent, to_reported_cost
 from upshot.wire.chat import CUSTOM_INPUT, find_dialect
-from upshot.wire.decoding import as_count, as_list, as_object, as_text
+from upshot.wire.decoding import (
+    as_count,
+    as_list,
+    as_object,
+    as_text,
+    encode_json,
+    parse_object,
+)
 from upshot.wire.encoding import (
     SCHEMA_PROMPT,
     Asked,
@@ -51,6 +59,7 @@ from upshot.wire.encoding import (
     to_wire_name,
     without_none,
 )
+from upshot.wire.media import decode_media
 
 # By event: what it extends, and the type of its item. The output of the provider's built-in tools
 # is not streamed.
@@ -355,9 +364,26 @@ def _add_items(items: Iterable[JsonObject], reply: ReplyAccumulator) -> None:
                 reply.add_call(_to_call(item, reply))
             case "":
                 pass
+            case "image_generation_call" if image := _to_image_part(item, reply.provider):
+                reply.parts.append(image)
+                reply.server_tools.append(kind)
             case _:
                 reply.add_server_block(kind, item)
                 reply.searches += _is_search(item)
+
+
+def _to_image_part(item: JsonObject, provider: str) -> Image | None:
+    """Return the image that a call made, signed with the rest of the item; None without one."""
+    data = decode_media(as_text(item.get("result")))
+    if data is None:
+        return None
+    rest = {name: value for name, value in item.items() if name != "result"}
+    return Image(
+        data=data,
+        media_type=f"image/{as_text(item.get('output_format')) or 'png'}",
+        signature=encode_json(rest).decode(),
+        provider=provider,
+    )
 
 
 def _is_search(item: JsonObject) -> bool:
@@ -517,6 +543,9 @@ class ResponsesEncoder(RequestEncoder):
                     is_whole = is_whole and item is not None
                 case ToolCall():
                     item = _to_call_item(part)
+                case Image(signature=str(signature), data=bytes(data)) if is_whole:
+                    is_own = part.provider == self._provider
+                    item = _to_image_call(signature, data) if is_own else None
                 case ServerToolBlock(raw=raw, provider=provider):
                     is_sent = is_whole and provider == self._provider
                     item = raw if is_sent and raw.get("type") not in _FOR_CLIENT else None
@@ -543,6 +572,12 @@ class ResponsesEncoder(RequestEncoder):
         else:
             item["content"] = [{"type": "reasoning_text", "text": part.text}]
         return item
+
+
+def _to_image_call(signature: str, data: bytes) -> JsonObject | None:
+    """Return the item of a made image as it came."""
+    rest = parse_object(signature)
+    return None if rest is None else {**rest, "result": b64encode(data).decode("ascii")}
 
 
 def _to_said(texts: list[str]) -> list[object]:

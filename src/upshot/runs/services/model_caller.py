@@ -14,7 +14,7 @@ import msgspec
 from upshot.contract.base.enums import ErrorCode, FinishReason, Origin
 from upshot.contract.error import RunWarning
 from upshot.contract.events import UsageReported
-from upshot.contract.message import ServerToolBlock, Text
+from upshot.contract.message import Image, ServerToolBlock, Text
 from upshot.contract.model_calls import (
     ModelReplied,
     ModelRequest,
@@ -273,13 +273,14 @@ def _warn_of_reply(
 
 
 def _warn_of_left_out(context: RunContext, request: ModelRequest, provider: str) -> None:
-    """Warn of server tool results of another provider, which *provider* was not sent."""
+    """Warn of tool results and images of another provider, which *provider* was not sent."""
     owners = {
         part.provider
         for message in request.messages
         if not isinstance(message.content, str)
         for part in message.content
-        if isinstance(part, ServerToolBlock) and part.provider != provider
+        if (isinstance(part, ServerToolBlock) and part.provider != provider)
+        or (isinstance(part, Image) and part.provider not in ("", provider))
     }
     if owners:
         message = f"{provider} was not sent what the tools of {', '.join(sorted(owners))} did"
