@@ -227,6 +227,11 @@ with lazy_imports(globals()):
         start_with_handoffs as start_with_handoffs,
     )
     from upshot.entry.handoff_loop import LiveHandoffs as LiveHandoffs
+    from upshot.journal.facts import (
+        Fact as Fact,
+        FactStore as FactStore,
+        JournalFacts as JournalFacts,
+    )
     from upshot.journal.shared import InboxItem as InboxItem
     from upshot.entry.replay_run import Replay as Replay
     from upshot.entry.run_handle import RunHandle as RunHandle
@@ -295,6 +300,7 @@ with lazy_imports(globals()):
     )
     from upshot.tools.mcp.oauth import OAuth as OAuth
     from upshot.tools.mcp.open_mcp import open_mcp as open_mcp
+    from upshot.runs.services.memory import memory_tools as memory_tools
     from upshot.tools.skills import load_skills as load_skills
     from upshot.tools.toolbox import Toolbox as Toolbox
     from upshot.wire.pricing import Price as Price

@@ -48,6 +48,7 @@ from upshot.journal.event_codec import (
     stamp_of,
 )
 from upshot.journal.export_file import ExportedRun, read_lines, write_lines
+from upshot.journal.facts import facts_of_run, forget_facts
 from upshot.journal.lease_holder import LeaseHolder
 from upshot.journal.memory_effects import MemoryEffects
 from upshot.journal.memory_log import MemoryLog, exported_line, inbox_item, queued_summary
@@ -780,6 +781,7 @@ class MemoryJournal(MemoryEffects, MemoryNotes):
                 self._wishes.pop(run_id, None)
                 self._notes.pop(run_id, None)
                 self._values.forget(*withdrawals_of(run_id))
+                self._values.forget(*facts_of_run(run_id))
                 self._asks.pop(run_id, None)
                 self._stops.pop(run_id, None)
                 self._due.pop(run_id, None)
@@ -828,6 +830,7 @@ class MemoryJournal(MemoryEffects, MemoryNotes):
         events = self._logs[run_id].events
         events[:] = [redacted(event, by, at) for event in events]
         self._redact_effects(run_id)
+        forget_facts(self._values, run_id)
         notes = self._notes.get(run_id, {})
         notes.update((key, replace(note, value=REDACTED)) for key, note in notes.items())
         for kept in (self._wishes, self._stops, self._asks):

@@ -9,6 +9,7 @@ import upshot.journal.sql.queries as stored
 from upshot.contract.codec import encode
 from upshot.contract.events import REDACTED, BoardChanged, Event
 from upshot.journal.event_codec import checksum, damage_error, read_event, to_entry
+from upshot.journal.facts import facts_of_run, forget_facts
 from upshot.journal.run_list import (
     RemovedRuns,
     RunFamily,
@@ -87,6 +88,7 @@ def redact_runs(connection: WriteConnection, conversation: str, by: str) -> tupl
         keep_asks(connection, run_no, NO_ASKS)
         redact_effects(connection, run_no)
         redact_submission(connection, run.run_id)
+        forget_facts(StoredValues(connection), run.run_id)
         connection.topics.add(of_run(run.run_id))
     kept = KeptTurns()
     for run in chosen:
@@ -139,5 +141,6 @@ def _remove(connection: WriteConnection, run_id: str, *, effects: bool) -> None:
     connection.execute("DELETE FROM wishes WHERE run_id = ?", (run_id,))
     connection.execute("DELETE FROM notes WHERE run_id = ?", (run_id,))
     StoredValues(connection).forget(*withdrawals_of(run_id))
+    StoredValues(connection).forget(*facts_of_run(run_id))
     forget_submission(connection, run_id)
     connection.execute("DELETE FROM runs WHERE run_id = ?", (run_id,))
