@@ -108,7 +108,7 @@ endef
 
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
-.PHONY: quick slow mutants effects fuzz chaos whole beside duplicates kills stress properties help setup demo test format-check lint types layers unit adapters told mcp dojo \
+.PHONY: quick slow mutants effects fuzz chaos whole beside duplicates kills stress properties help setup demo test format-check lint types surface layers unit adapters told mcp dojo \
   fleet postgres release restate protocols conformance chromium browser docs site pictures bench schema format clean
 
 help: ## list the targets
@@ -130,6 +130,8 @@ lint: $(DEV)
 
 types: $(DEV)
 	$(call stage,types,$(BIN)/pyright)
+
+surface: $(DEV)
 	$(call stage,surface,PATH="$(abspath $(BIN)):$$PATH" $(BIN)/pyright --verifytypes upshot --ignoreexternal)
 
 layers: $(DEV)
