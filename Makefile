@@ -155,9 +155,9 @@ adapters: $(NATIVE) $(CREWS) $(MICROSOFTS) ## try the adapters, the engines, the
 	@UPSHOT_REAL_ADAPTERS=1 $(ADAPTERS)/bin/pytest -q --confcutdir=tests/adapters_real \
 	  -o filterwarnings=ignore tests/adapters_real
 	@UPSHOT_REAL_ADAPTERS=1 $(CREW)/bin/pytest -q --confcutdir=tests/adapters_real \
-	  -o filterwarnings=ignore tests/adapters_real/test_once_in_frameworks.py tests/adapters_real/test_told.py
+	  -o filterwarnings=ignore tests/adapters_real/test_once_in_frameworks.py tests/adapters_real/test_told.py tests/adapters_real/test_adapter_contract.py
 	@UPSHOT_REAL_ADAPTERS=1 $(MICROSOFT)/bin/pytest -q --confcutdir=tests/adapters_real \
-	  -o filterwarnings=ignore tests/adapters_real/test_told.py
+	  -o filterwarnings=ignore tests/adapters_real/test_told.py tests/adapters_real/test_adapter_contract.py
 
 told: $(NATIVE) $(CREWS) $(MICROSOFTS) $(DEV) ## measure again what each framework tells, and write the tables of docs/adapters.md
 	@for one in $(ADAPTERS) $(CREW) $(MICROSOFT); do \

@@ -163,8 +163,8 @@ VALUES = {
         "is_retryable_error to_agent_response"
     ),
     "upshot.testing": (
-        "DeciderContract EngineContract FakeClock HostContract JournalContract ModelContract "
-        "ObserverContract ScriptedModel ToolContract"
+        "AdapterContract DeciderContract EngineContract FakeClock HostContract JournalContract "
+        "ModelContract ObserverContract ScriptedModel ToolContract"
     ),
     "upshot.wire": "RateLimitInfo RequestEncoder",
     "upshot.models": "Model Transport",

@@ -6,7 +6,14 @@ from types import SimpleNamespace as Object
 import pytest
 
 from upshot.adapters import from_smolagents
-from upshot.contract import ToolDenied, ToolExecutionResult, ToolFailure
+from upshot.contract import (
+    AgentResult,
+    ToolDenied,
+    ToolExecutionResult,
+    ToolFailure,
+    decode,
+    encode,
+)
 
 
 class AgentError(Exception):
@@ -229,3 +236,12 @@ def test_a_failed_model_call_is_classified_by_its_cause():
 def test_an_interrupted_run_is_canceled():
     result = from_smolagents(RuntimeError("Agent interrupted."))
     assert (result.status, result.error.code) == ("canceled", "canceled")
+
+
+def test_an_answer_of_a_class_of_theirs_is_a_text():
+    class AgentText(str):
+        pass
+
+    result = from_smolagents(AgentText("three"))
+    assert (type(result.content), result.output) == (str, "three")
+    assert decode(encode(result), AgentResult).content == "three"

@@ -14,6 +14,7 @@ import pytest
 
 from tests.testing.suites import assert_red, run_check
 from upshot import testing
+from upshot.adapters import from_strands
 from upshot.contract import Decider, Observer
 from upshot.engines import LoopEngine
 from upshot.journal import MemoryJournal
@@ -24,6 +25,7 @@ from upshot.tools import tool
 SUITES = [getattr(testing, name) for name in testing.__all__ if name.endswith("Contract")]
 # A check of each that every subject passes which plays the role.
 FIRST = {
+    "AdapterContract": "test_it_never_raises",
     "DeciderContract": "test_what_is_named_like_a_hook_is_one",
     "EngineContract": "test_it_answers",
     "HostContract": "test_what_it_has_can_be_called",
@@ -42,6 +44,7 @@ def ping() -> str:
 
 
 SOUND: dict[str, Any] = {
+    "AdapterContract": lambda: from_strands,
     "DeciderContract": Decider,
     "EngineContract": LoopEngine,
     "HostContract": object,

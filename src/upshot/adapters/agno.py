@@ -154,7 +154,7 @@ def _plain(message: object, role: Role) -> Message:
 def _text(message: object) -> str:
     content = look_up(message, "content")
     if content is None or isinstance(content, str):
-        return content or ""
+        return as_text(content)
     return "".join(as_text(look_up(part, "text")) for part in as_items(content))
 
 

@@ -64,7 +64,7 @@ def from_crewai(native: object) -> AgentResult[Json]:
 def to_failure(exception: BaseException) -> Findings:
     """Read an exception of a crew; never raises."""
     findings = find_failure(exception, _CODES)
-    if str(exception) == _EMPTY:
+    if findings.error is not None and findings.error.message == _EMPTY:
         findings.fail(_EMPTY, code=ErrorCode.EMPTY_REPLY, type=type(exception).__name__)
     return findings
 
@@ -110,7 +110,7 @@ def _arguments(given: object) -> Json:
 
 def _text(content: object) -> str:
     if isinstance(content, str):
-        return content
+        return as_text(content)
     return "".join(as_text(look_up(part, "text")) for part in as_items(content))
 
 

@@ -138,7 +138,8 @@ class Findings:
             failed: Whether the call failed, so that *output* says why.
             elapsed_s: How long the tool ran, in seconds; anything that is no number is unknown.
         """
-        text = output if isinstance(output, str) else encode_json(as_json(output)).decode()
+        is_text = isinstance(output, str)
+        text = as_text(output) if is_text else encode_json(as_json(output)).decode()
         asked = (call for message in self.messages for call in message.tool_calls)
         name = name or next((call.name for call in asked if call.id == call_id), "")
         ran_s = as_amount(elapsed_s)
@@ -177,7 +178,8 @@ class Findings:
             text = f"it waits for {len(self.pending)} answers"
             self.error = AgentError(ErrorCode.INPUT_REQUIRED, text, origin=Origin.HOST)
         spoken = [message for message in self.messages if message.role is Role.ASSISTANT]
-        content = self.content
+        # Some libraries have classes of their own that are texts.
+        content = None if self.content is None else as_text(self.content)
         if content is None and spoken:
             content = spoken[-1].text or None
         output = content if self.output is None else as_json(self.output)

@@ -112,7 +112,7 @@ def _add_run(findings: Findings, run: object) -> None:
 def _input(given: object) -> list[Message]:
     """Return the messages at the start of a run; items of other kinds are left out."""
     if isinstance(given, str):
-        return [Message(Role.USER, given)]
+        return [Message(Role.USER, as_text(given))]
     messages: list[Message] = []
     for item in as_items(given):
         role = as_text(look_up(item, "role"))
@@ -124,7 +124,7 @@ def _input(given: object) -> list[Message]:
 
 def _text(content: object) -> str:
     if isinstance(content, str):
-        return content
+        return as_text(content)
     return "".join(as_text(look_up(part, "text")) for part in as_items(content))
 
 

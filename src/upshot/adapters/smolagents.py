@@ -60,7 +60,7 @@ def from_smolagents(native: object) -> AgentResult[Json]:
         findings = find_failure(native, _CODES)
         if findings.error is not None and findings.error.code == ErrorCode.MAX_TURNS:
             findings.finish_reason = FinishReason.LENGTH
-        if str(native) == _INTERRUPTED:
+        if findings.error is not None and findings.error.message == _INTERRUPTED:
             findings.fail(_INTERRUPTED, code=ErrorCode.CANCELED, type=type(native).__name__)
         return findings.to_result()
     if look_up(native, "steps") is not None and look_up(native, "state") is not None:

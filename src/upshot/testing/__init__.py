@@ -6,9 +6,9 @@ closes it again. The parts:
 
 - ``suite`` has what all suites share: making and checking the subject, runs that use it, and what
   an observer saw of them.
-- ``engine_contract``, ``host_contract``, ``hook_contracts`` (observers and deciders),
-  ``journal_contract``, ``model_contract``, ``tool_contract`` and ``transport_contract`` are the
-  suites, one for each protocol.
+- ``adapter_contract``, ``engine_contract``, ``host_contract``, ``hook_contracts`` (observers and
+  deciders), ``journal_contract``, ``model_contract``, ``tool_contract`` and ``transport_contract``
+  are the suites, one for each protocol.
 - ``doubles`` has test doubles: ``ScriptedTool``, ``FakeClock``, and tools that fail at a chosen
   moment. ``ScriptedModel`` is in ``upshot.models``. They do not need pytest.
 - ``plugin`` has the fixtures for pytest; load it as a pytest plugin.
@@ -31,6 +31,7 @@ from upshot.lazy import lazy_imports
 
 with lazy_imports(globals()):
     from upshot.models.scripted import ScriptedModel as ScriptedModel
+    from upshot.testing.adapter_contract import AdapterContract as AdapterContract
     from upshot.testing.doubles import (
         CrashAfterStart as CrashAfterStart,
         FakeClock as FakeClock,
