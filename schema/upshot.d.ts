@@ -2238,6 +2238,13 @@ export interface ModelSettings {
    */
   cache?: boolean | null;
   /**
+   * Tools that the provider itself runs: "web_search", "web_fetch", "code_execution" or
+   * "image_generation" where it has one, or an object in the provider's own form, such as `{"type":
+   * "file_search", "vector_store_ids": [...]}`. Their calls and results are `ServerToolBlock`
+   * parts; no gate is asked about them.
+   */
+  hosted_tools?: (string | JsonObject)[] | null;
+  /**
    * Provider-specific fields, copied into the request body.
    * @defaultValue `{}`
    */

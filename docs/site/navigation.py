@@ -108,7 +108,16 @@ REFERENCE = {
 NAVIGATION = {
     "Start": ["index", "effects", "tutorial"],
     "Protect effects": ["ledger", "gateway", "guard", "comparison"],
-    "Build agents": ["tools", "mcp", "models", "conversation", "journal", "policy", "hooks", "quotas"],
+    "Build agents": [
+        "tools",
+        "mcp",
+        "models",
+        "conversation",
+        "journal",
+        "policy",
+        "hooks",
+        "quotas",
+    ],
     "Control the flow": ["engines", "graph", "machine", "handoff"],
     "Serve and operate": ["serve", "protocols", "app", "production", "telemetry"],
     "Integrate and test": ["adapters", "schema", "testing", "simulator"],

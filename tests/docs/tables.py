@@ -21,6 +21,7 @@ import upshot
 import upshot.contract.base.enums as word_field
 from tests.adapters_real.plays import CASES
 from tests.adapters_real.told import FACTS, case_rows, fact_rows
+from tests.docs.recordings import RECORDINGS
 from tests.docs.stubs import write_stubs
 from tests.docs.test_pages import ROOT
 from tests.serve.permission_table import rows_of_page
@@ -33,7 +34,7 @@ __all__ = ["PAGES", "filled", "words_of"]
 
 PAGES = [
     ROOT / "docs" / f"{name}.md"
-    for name in ("result", "events", "options", "names", "models", "serve", "adapters")
+    for name in ("result", "events", "options", "names", "providers", "serve", "adapters")
 ]
 TABLE = re.compile(r"(<!-- table (\w+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
 ATTRIBUTE = re.compile(r"^    (\w+): (.*?)(?=^ {0,4}\S|\Z)", re.MULTILINE | re.DOTALL)
@@ -46,6 +47,8 @@ PACKAGE_OF = {
     for alias in node.names
     if alias.asname
 }
+# The extra that reads the credentials of a cloud.
+EXTRAS = {"aws": "bedrock", "google": "vertex"}
 # What holds where neither the call nor a default of the plan says it.
 SPECIAL = {
     "engine": "the agent's, else `LoopEngine()`",
@@ -152,13 +155,16 @@ def providers() -> str:
     rows = [
         (
             " or ".join(f"`{name}`" for name in (one.name, *aliases[one.name])),
-            f"`{one.key_variable}`" if one.key_variable else "none",
+            " or ".join(f"`{key}`" for key in (one.key_variable, one.other_variable) if key)
+            or "none",
             ", ".join((one.surface, *one.other_surfaces)),
             address_of(one),
+            f"`{EXTRAS[one.cloud]}`" if one.cloud else "",
+            ", ".join(f"{surface} {n}" for surface, n in RECORDINGS.get(one.name, {}).items()),
         )
         for one in PROVIDERS.values()
     ]
-    return table("provider, key, surfaces, address", rows)
+    return table("provider, key, surfaces, address, extra, recordings", rows)
 
 
 def address_of(provider: Provider) -> str:

@@ -9,6 +9,7 @@ from random import Random
 
 import pytest
 
+from tests.docs.recordings import NAMES, RECORDINGS
 from tests.wire.exchange import NOW, compare, load
 from tests.wire.talk import body_of
 from upshot.wire import StreamReader, classify_error, make_request_encoder, read_response
@@ -68,6 +69,15 @@ def test_the_facts_of_recorded_exchanges_are_read(corpus, surface):
                 wrong[f"{name} of {item['id']}"] += 1
     assert total, f"no recorded exchanges of {surface}"
     assert right >= ENOUGH * total, f"{right} of {total} facts; wrong: {', '.join(wrong)}"
+
+
+def test_the_page_of_providers_counts_the_recordings(corpus):
+    counted: dict[str, dict[str, int]] = {}
+    for surface in SURFACES:
+        for item, _ in load(corpus, surface):
+            of = counted.setdefault(NAMES.get(item["provider"], item["provider"]), {})
+            of[surface] = of.get(surface, 0) + 1
+    assert counted == RECORDINGS
 
 
 @pytest.mark.parametrize("surface", READ_FROM_ERRORS)

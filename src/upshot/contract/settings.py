@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from fnmatch import fnmatchcase
 from math import isfinite
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias, cast
 
 import msgspec
 
@@ -304,6 +304,10 @@ class ModelSettings(Value, frozen=True, kw_only=True, metaclass=KeywordMeta):
             off.
         cache: Whether to mark the stable prefix for the provider's prompt cache. If a request of a
             loop does not start with the previous one, the run has the warning ``cache_lost``.
+        hosted_tools: Tools that the provider itself runs: "web_search", "web_fetch",
+            "code_execution" or "image_generation" where it has one, or an object in the provider's
+            own form, such as ``{"type": "file_search", "vector_store_ids": [...]}``. Their calls
+            and results are ``ServerToolBlock`` parts; no gate is asked about them.
         extra: Provider-specific fields, copied into the request body.
     """
 
@@ -316,13 +320,15 @@ class ModelSettings(Value, frozen=True, kw_only=True, metaclass=KeywordMeta):
     parallel_tool_calls: bool | None = None
     reasoning: ReasoningEffort | int | None = None
     cache: bool | None = None
+    hosted_tools: tuple[str | JsonObject, ...] | None = None
     extra: JsonObject = {}
 
     def __post_init__(self) -> None:
-        stop: object = self.stop
-        if isinstance(stop, str):
-            set_field(self, "stop", (stop,))
-        freeze(self, "stop")
+        for name in ("stop", "hosted_tools"):
+            given: object = getattr(self, name)
+            if isinstance(given, str | dict):
+                set_field(self, name, (cast("object", given),))
+        freeze(self, "stop", "hosted_tools")
         check_types(self)
         for name in ("temperature", "top_p"):
             number = getattr(self, name)

@@ -34,6 +34,7 @@ class SettingFields(TypedDict, total=False):
     parallel_tool_calls: bool | None
     reasoning: ReasoningEffort | int | None
     cache: bool | None
+    hosted_tools: tuple[str | JsonObject, ...] | None
     extra: JsonObject
 
 

@@ -8,7 +8,8 @@ Source:
     .../API_runtime_ConverseStream.html, read November 2025, and recorded replies; for requests the
     model of the service "bedrock-runtime" of botocore 1.44, and
     https://docs.aws.amazon.com/bedrock/latest/userguide/prompt-caching.html and
-    .../structured-output.html, read November 2026.
+    .../structured-output.html, read November 2026;
+    https://docs.aws.amazon.com/nova/latest/userguide/tool-built-in.html.
 
 InvokeModel returns each vendor's own reply. Requests to it are those of Anthropic's models, which
 ``messages`` encodes.
@@ -56,6 +57,7 @@ from upshot.wire.encoding import (
     RequestEncoder,
     arguments_of,
     encode_wire,
+    hosted_items,
     is_strict_schema,
     join_system,
     merge_extra,
@@ -506,6 +508,11 @@ _EFFORTS: Final = re.compile(r"\bopenai\.")
 _CALL_ID: Final = re.compile(r"[a-zA-Z0-9_.:-]{1,64}")
 _NOT_NAME: Final = re.compile(r"[^a-zA-Z0-9\-()\[\]]+")
 _NOT_TOOL: Final = re.compile(r"[^a-zA-Z0-9_-]")
+# Amazon's own models have them.
+_HOSTED: Final[dict[str, JsonObject]] = {
+    "web_search": {"systemTool": {"name": "nova_grounding"}},
+    "code_execution": {"systemTool": {"name": "nova_code_interpreter"}},
+}
 _CACHE_POINT: Final = {"cachePoint": {"type": "default"}}
 _CHOICES: Final = {"auto": "auto", "any": "any"}
 _IMAGES: Final = {"image/jpg": "jpeg"}
@@ -610,7 +617,8 @@ class ConverseEncoder(RequestEncoder):
         # A conversation with calls is refused without tools: without any, the called ones are
         # named.
         called = (ToolSpec(name=name) for name in self._called)
-        items: list[object] = list(map(_to_tool, asked.tools or called))
+        items: list[object] = [*hosted_items(asked.settings, _HOSTED, "Converse")]
+        items += map(_to_tool, asked.tools or called)
         if not items:
             return
         is_claude = _CLAUDE.search(asked.model) is not None

@@ -10,14 +10,16 @@ Source:
     https://platform.openai.com/docs/api-reference/chat, and recorded replies of Azure, Cerebras,
     DeepSeek, Gemini, Groq, Hugging Face, Mistral, Ollama, OpenRouter, Perplexity, Together,
     Vercel, xAI, Z.ai and others; https://docs.cohere.com/docs/compatibility-api,
-    https://docs.fireworks.ai/guides/reasoning and https://docs.mistral.ai/api, read November 2026.
+    https://docs.fireworks.ai/guides/reasoning and https://docs.mistral.ai/api, read November 2026;
+    for hosted tools https://console.groq.com/docs/browser-search and
+    https://openrouter.ai/docs/guides/features/server-tools.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 
 import msgspec
@@ -54,6 +56,7 @@ from upshot.wire.encoding import (
     RequestEncoder,
     arguments_text,
     encode_wire,
+    hosted_items,
     is_strict_schema,
     join_system,
     schema_name,
@@ -456,6 +459,7 @@ class ChatDialect:
         efforts: The efforts that the server knows, the least first; another one is sent as the
             next higher, or as the last. Empty if it knows all of them.
         parallel: Whether the server accepts ``parallel_tool_calls``.
+        hosted: The form of each tool that the server runs itself.
     """
 
     max_tokens: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
@@ -468,6 +472,7 @@ class ChatDialect:
     call_id: re.Pattern[str] = _ANY_ID
     efforts: tuple[str, ...] = ()
     parallel: bool = True
+    hosted: Mapping[str, JsonObject] = field(default_factory=dict[str, JsonObject])
 
     def effort_of(self, reasoning: str | int) -> str:
         """Return *reasoning* as an effort that the server knows."""
@@ -483,14 +488,21 @@ PLAIN: Final = ChatDialect()
 
 _OPENAI = ChatDialect(max_tokens="max_completion_tokens")
 _GATEWAY = ChatDialect(reasoning="object", reasoning_back="details")
+_SEARCH = "openrouter:web_search"
 
 DIALECTS: Final[dict[str, ChatDialect]] = {
     "openai": _OPENAI,
     "azure": _OPENAI,
-    "groq": _OPENAI,
+    "groq": replace(
+        _OPENAI,
+        hosted={
+            "web_search": {"type": "browser_search"},
+            "code_execution": {"type": "code_interpreter"},
+        },
+    ),
     "cerebras": _OPENAI,
     "xai": _OPENAI,
-    "openrouter": _GATEWAY,
+    "openrouter": replace(_GATEWAY, hosted={"web_search": {"type": _SEARCH}}),
     "vercel-gateway": _GATEWAY,
     "deepseek": ChatDialect(reasoning="thinking", reasoning_back="content", schema=False),
     "zai": ChatDialect(reasoning="thinking", reasoning_back="content", schema=False),
@@ -579,9 +591,10 @@ class ChatEncoder(RequestEncoder):
     def _set_tools(
         self, fields: dict[str, object], tools: tuple[ToolSpec, ...], settings: ModelSettings
     ) -> None:
-        if not tools:
+        hosted = hosted_items(settings, self._dialect.hosted, self._provider or "the server")
+        if not tools and not hosted:
             return
-        fields["tools"] = [_to_tool(tool) for tool in tools]
+        fields["tools"] = [*hosted, *map(_to_tool, tools)]
         choice = settings.tool_choice
         if choice == "required":
             fields["tool_choice"] = self._dialect.required

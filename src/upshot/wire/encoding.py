@@ -24,6 +24,7 @@ from upshot.contract.message import (
 from upshot.contract.model_calls import ToolCallDelta
 from upshot.contract.settings import ModelSettings
 from upshot.contract.tool_calls import ToolCall, ToolSpec
+from upshot.errors import Misuse
 from upshot.wire.decoding import (
     as_list,
     as_object,
@@ -252,6 +253,32 @@ def merge_extra(fields: dict[str, object], extra: JsonObject) -> None:
             fields[name] = {**cast("dict[str, object]", known), **value}
         else:
             fields[name] = value
+
+
+def hosted_items(
+    settings: ModelSettings, known: Mapping[str, JsonObject], owner: str
+) -> list[dict[str, object]]:
+    """Return the tools that the provider runs itself, in its own form.
+
+    Args:
+        settings: The settings that name them.
+        known: The forms of the names that the provider has.
+        owner: The provider or surface, for the message.
+
+    Raises:
+        Misuse: The provider has no tool of that name.
+    """
+    items: list[dict[str, object]] = []
+    for tool in settings.hosted_tools or ():
+        form = known.get(tool) if isinstance(tool, str) else tool
+        if form is None:
+            has = f"it has {', '.join(known)}" if known else "it has none that upshot knows"
+            raise Misuse(
+                f"{owner} has no hosted tool {tool!r}: {has}; or give the tool's own form as an "
+                "object"
+            )
+        items.append({**form})
+    return items
 
 
 def schema_name(schema: JsonObject) -> str:

@@ -6,7 +6,8 @@ part. A stream cuts texts anywhere; pieces without a signature are joined again.
 Source:
     https://ai.google.dev/api/generate-content and
     https://cloud.google.com/vertex-ai/generative-ai/docs/model-reference/inference, read
-    November 2025, and recorded replies.
+    November 2025, and recorded replies;
+    https://ai.google.dev/gemini-api/docs/tool-combination, read November 2026.
 
 Some clients request numbers instead of words; tables of the enumerations translate them.
 
@@ -60,6 +61,7 @@ from upshot.wire.encoding import (
     RequestEncoder,
     arguments_of,
     encode_wire,
+    hosted_items,
     join_system,
     merge_extra,
     sent,
@@ -472,6 +474,11 @@ _BUDGETS: Final = {"minimal": 512, "low": 2048, "medium": 8192, "high": 24576, "
 _LEAST_BUDGET_OF_PRO: Final = 128
 _PRO_LEVELS: Final = {"none": "low", "minimal": "low", "xhigh": "high"}
 _LEVELS: Final = {"none": "minimal", "xhigh": "high"}
+_HOSTED: Final[dict[str, JsonObject]] = {
+    "web_search": {"googleSearch": {}},
+    "web_fetch": {"urlContext": {}},
+    "code_execution": {"codeExecution": {}},
+}
 _MODES: Final = {"auto": "AUTO", "none": "NONE", "required": "ANY"}
 # These models accept this instead of a signature for a call that they did not make.
 _UNSIGNED: Final = b',"thoughtSignature":"skip_thought_signature_validator"'
@@ -551,7 +558,7 @@ class GenerateEncoder(RequestEncoder):
                 # Older models accept tools or a schema, but not both.
                 del config["responseMimeType"], config["responseJsonSchema"]
                 system = join_system(system, SCHEMA_PROMPT + encode_wire(output_schema).decode())
-        _set_tools(fields, tools, settings)
+        _set_tools(fields, tools, settings, version)
         if system:
             fields["systemInstruction"] = {"parts": [{"text": system}]}
         merge_extra(fields, settings.extra)
@@ -648,18 +655,28 @@ class GenerateEncoder(RequestEncoder):
 
 
 def _set_tools(
-    fields: dict[str, object], tools: tuple[ToolSpec, ...], settings: ModelSettings
+    fields: dict[str, object],
+    tools: tuple[ToolSpec, ...],
+    settings: ModelSettings,
+    version: tuple[int, int],
 ) -> None:
-    if not tools:
-        return
-    fields["tools"] = [{"functionDeclarations": [_to_tool(tool) for tool in tools]}]
+    items = hosted_items(settings, _HOSTED, "generateContent")
+    calling: dict[str, object] = {}
+    if items and tools and version >= _LEVELS_FROM:
+        # The calls of both kinds then stand in the reply; older models accept only one kind.
+        calling["includeServerSideToolInvocations"] = True
     choice = settings.tool_choice
-    if choice is None:
-        return
-    calling: dict[str, object] = {"mode": _MODES.get(choice, "ANY")}
-    if choice not in _MODES:
-        calling["allowedFunctionNames"] = [choice]
-    fields["toolConfig"] = {"functionCallingConfig": calling}
+    if tools:
+        items.append({"functionDeclarations": [_to_tool(tool) for tool in tools]})
+        if choice is not None:
+            mode: dict[str, object] = {"mode": _MODES.get(choice, "ANY")}
+            if choice not in _MODES:
+                mode["allowedFunctionNames"] = [choice]
+            calling["functionCallingConfig"] = mode
+    if items:
+        fields["tools"] = items
+    if calling:
+        fields["toolConfig"] = calling
 
 
 def _to_config(settings: ModelSettings, model: str, version: tuple[int, int]) -> dict[str, object]:

@@ -51,6 +51,7 @@ from upshot.wire.encoding import (
     RequestEncoder,
     arguments_of,
     encode_wire,
+    hosted_items,
     is_strict_schema,
     join_system,
     sent,
@@ -287,6 +288,12 @@ def _read_usage(usage: JsonObject, reply: ReplyAccumulator) -> None:
 
 
 _CONTAINER: Final = "container"
+# The newest versions that every current model has; an object asks for another one.
+_HOSTED: Final[dict[str, JsonObject]] = {
+    "web_search": {"type": "web_search_20250305", "name": "web_search"},
+    "web_fetch": {"type": "web_fetch_20250910", "name": "web_fetch"},
+    "code_execution": {"type": "code_execution_20250825", "name": "code_execution"},
+}
 # Clouds that name the model in the address and the version in the body.
 _VERSIONS: Final = {"bedrock": "bedrock-2023-05-31", "vertex": "vertex-2023-10-16"}
 _CALL_ID: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}")
@@ -475,9 +482,10 @@ def _set_sampling(fields: dict[str, object], settings: ModelSettings) -> None:
 def _set_tools(
     fields: dict[str, object], tools: tuple[ToolSpec, ...], settings: ModelSettings
 ) -> None:
-    if not tools:
+    items = hosted_items(settings, _HOSTED, "Messages")
+    items += map(_to_tool, tools)
+    if not items:
         return
-    items = [_to_tool(tool) for tool in tools]
     if settings.cache is True:
         items[-1]["cache_control"] = {"type": "ephemeral"}
     fields["tools"] = items

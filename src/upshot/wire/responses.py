@@ -47,6 +47,7 @@ from upshot.wire.encoding import (
     RequestEncoder,
     arguments_text,
     encode_wire,
+    hosted_items,
     is_strict_schema,
     join_system,
     schema_name,
@@ -437,6 +438,15 @@ _CHOICES: Final = frozenset({"auto", "none", "required"})
 _SIGNED_ONLY: Final = frozenset({"openai", "azure", "xai"})
 # Blocks that need an answer from the client. Upshot sends none, and without one they are refused.
 _FOR_CLIENT: Final = frozenset({"computer_call", "local_shell_call", "apply_patch_call"})
+_HOSTED: Final[dict[str, JsonObject]] = {
+    "web_search": {"type": "web_search"},
+    "code_execution": {"type": "code_interpreter", "container": {"type": "auto"}},
+    "image_generation": {"type": "image_generation"},
+}
+# xAI runs code in no container of the caller's.
+_HOSTED_BY: Final[dict[str, dict[str, JsonObject]]] = {
+    "xai": {**_HOSTED, "code_execution": {"type": "code_interpreter"}},
+}
 # Models that think: only these accept the request for encrypted thoughts.
 _THINKING: Final = re.compile(
     r"(?:^|[/.])(?:o[1-9]|codex|gpt-[5-9](?!.*-chat)|grok-(?:[4-9]|3-mini)(?!.*-non-reasoning))"
@@ -489,9 +499,11 @@ class ResponsesEncoder(RequestEncoder):
     def _set_tools(
         self, fields: dict[str, object], tools: tuple[ToolSpec, ...], settings: ModelSettings
     ) -> None:
-        if not tools:
+        known = _HOSTED_BY.get(self._provider, _HOSTED)
+        hosted = hosted_items(settings, known, self._provider or "Responses")
+        if not tools and not hosted:
             return
-        fields["tools"] = [_to_tool(tool) for tool in tools]
+        fields["tools"] = [*hosted, *map(_to_tool, tools)]
         choice = settings.tool_choice
         if choice in _CHOICES:
             fields["tool_choice"] = choice
