@@ -112,6 +112,7 @@ NAVIGATION = {
         "tools",
         "mcp",
         "models",
+        "providers",
         "conversation",
         "journal",
         "policy",
