@@ -2319,6 +2319,12 @@ export interface ModelStarted {
    * @defaultValue `[]`
    */
   withheld?: string[];
+  /**
+   * The file of the instructions and the digest of its text, as `Prompt.version` has them; "" if
+   * they come from no file, or a decider changed them.
+   * @defaultValue `""`
+   */
+  prompt?: string;
 }
 
 /** A moment: RFC 3339 in UTC, such as "2026-03-01T12:00:00Z". */

@@ -119,6 +119,7 @@ with lazy_imports(globals()):
         TaintOrigin as TaintOrigin,
         Taken as Taken,
     )
+    from upshot.contract.prompt import Prompt as Prompt, load_prompt as load_prompt
     from upshot.contract.protocols import (
         AnyResult as AnyResult,
         ArtifactStore as ArtifactStore,

@@ -27,6 +27,7 @@ from upshot.contract.base.checks import (
     two_tools,
 )
 from upshot.contract.base.structs import ArgumentsMeta, JsonObject
+from upshot.contract.prompt import Prompt
 from upshot.contract.settings import Budget, Compaction, ModelSettings, Retry
 from upshot.errors import Misuse
 
@@ -78,7 +79,7 @@ _ALLOWED = {
     "compaction": Allowed("Compaction(at_tokens=...)", (Compaction,)),
 }
 
-Instructions: TypeAlias = "str | Callable[[Run], str | Awaitable[str]]"
+Instructions: TypeAlias = "str | Prompt | Callable[[Run], str | Prompt | Awaitable[str | Prompt]]"
 # The parameter of ToolContext is the type of dependencies that a tool needs.
 DependentTool: TypeAlias = "Callable[Concatenate[ToolContext[Deps], ...], object]"
 # A plain function may take any parameters; the tool layer reads its signature.
@@ -97,7 +98,8 @@ class Agent(Generic[T, Deps], metaclass=ArgumentsMeta):
         id: Its name in logs, results and handoffs; not empty.
         model: "provider:name" or a ``Model``; None if the run provides one.
         name: A name to show to users; None is the id.
-        instructions: A text, or a function of the run that is called once per attempt.
+        instructions: A text, a prompt of ``load_prompt``, or a function of the run that returns
+            either; it is called once per attempt.
         tools: Tools, functions, tool sets, agents or names. None means that the agent has no tools
             and sets no restriction; a sequence is the allow-list. An agent is called as a tool, see
             ``as_tool``.
@@ -232,7 +234,7 @@ class Agent(Generic[T, Deps], metaclass=ArgumentsMeta):
             id=self.id,
             name=self.name or "",
             model=self.model if isinstance(self.model, str) else _name_of(self.model),
-            instructions=self.instructions if isinstance(self.instructions, str) else None,
+            instructions=_text_of(self.instructions),
             tools=tools,
             output_schema=self.output_type if isinstance(self.output_type, dict) else None,
             handoffs=tuple(h.to_agent_id for h in handoffs_of(self)),
@@ -249,7 +251,7 @@ class Agent(Generic[T, Deps], metaclass=ArgumentsMeta):
         )
 
     def _omitted_fields(self) -> Iterator[str]:
-        if callable(self.instructions):
+        if self.instructions is not None and _text_of(self.instructions) is None:
             yield "instructions"
         wanted: object = self.output_type
         if not (wanted is None or wanted is str or isinstance(wanted, dict)):
@@ -289,6 +291,13 @@ class AgentTool:
     input: type[Any] | JsonObject | None
     approval: bool | None
     timeout_s: float | None
+
+
+def _text_of(instructions: Instructions | None) -> str | None:
+    """Return the instructions that do not depend on the run."""
+    if isinstance(instructions, Prompt):
+        return instructions.text
+    return instructions if isinstance(instructions, str) else None
 
 
 def handoffs_of(agent: Agent[Any]) -> tuple[Handoff, ...]:

@@ -257,6 +257,8 @@ class ModelStarted(RunEvent, frozen=True, kw_only=True):
             older messages; "" for a call of the engine.
         step: The key of the step that makes the call, "" if none.
         withheld: Tools that deciders left out of the request; calls of them are denied.
+        prompt: The file of the instructions and the digest of its text, as ``Prompt.version`` has
+            them; "" if they come from no file, or a decider changed them.
     """
 
     model: str = ""
@@ -265,6 +267,7 @@ class ModelStarted(RunEvent, frozen=True, kw_only=True):
     purpose: str = ""
     step: str = ""
     withheld: tuple[str, ...] = ()
+    prompt: str = ""
 
 
 class ModelRetried(RunEvent, frozen=True, kw_only=True):

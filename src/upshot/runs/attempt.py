@@ -29,6 +29,7 @@ from upshot.contract.message import (
 )
 from upshot.contract.model_calls import ModelResponse, Request, RequestConfig
 from upshot.contract.pending import EARLIER, PendingApproval
+from upshot.contract.prompt import Prompt
 from upshot.contract.protocols import Board as BoardRole
 from upshot.contract.result import OUTPUT_VAR, AgentResult, warning_of_unknown
 from upshot.contract.run_control import Compacted
@@ -520,6 +521,9 @@ async def _instructions(context: RunContext, run: Run) -> str | None:
     asked = context.plan.agent.instructions
     try:
         instructions = await call(asked, run) if callable(asked) else asked
+        prompt = asked if isinstance(asked, Prompt) else instructions
+        if isinstance(prompt, Prompt):
+            context.prompt, instructions = prompt, prompt.text
         if not isinstance(instructions, str | None):
             given = kind_of(instructions)
             raise TypeError(f"the agent's instructions returned {given}, not a string")

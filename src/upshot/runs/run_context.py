@@ -41,6 +41,7 @@ from upshot.tools.catalog import catalog_of
 from upshot.tools.toolbox import Toolbox
 
 if TYPE_CHECKING:
+    from upshot.contract.prompt import Prompt
     from upshot.contract.result import AgentResult
     from upshot.runs.replay.recording import Recording
     from upshot.runs.services.guardrails import Guardrails
@@ -268,6 +269,7 @@ class RunContext:
         acts: The writes that a policy judged in the whole tree of the root run: for each act, the
             places where it was made, each starting with its run id.
         guardrails: The checks of the request; None if there are none, or all have passed.
+        prompt: The prompt file that the instructions come from; None for none.
         toolbox: The run's tools, None until first needed.
         dependencies: The object given to tools and engine; None until a factory has made it.
         opened: The contexts which that factory opened, closed when the session ends; None before.
@@ -290,6 +292,7 @@ class RunContext:
     on_interrupt: Callable[[Interrupt], None] | None = None
     provider: str = ""
     guardrails: Guardrails | None = None
+    prompt: Prompt | None = None
     toolbox: Toolbox | None = None
     _handoffs: Handoffs | None = None
 
@@ -297,8 +300,7 @@ class RunContext:
         self, plan: Plan, past: RunState | None, epoch: int | None, recording: Recording | None
     ) -> None:
         request, clock, budget, parent = plan.request, plan.clock, plan.budget, current_run.get()
-        outer = None if parent is None else parent.context
-        started = None if past is None else past.started
+        outer, started = parent and parent.context, past and past.started
         self.plan: Final = plan
         self.recording: Final = recording
         self.parent: Final = parent

@@ -26,6 +26,7 @@ from upshot.contract.model_calls import (
     ToolCallDelta,
     name_of,
 )
+from upshot.contract.prompt import Prompt
 from upshot.contract.protocols import Clock, Model, StreamItem
 from upshot.contract.run_control import Interrupt
 from upshot.contract.settings import Retry
@@ -98,8 +99,7 @@ async def call_model(
         context: The run.
         model: The model to call.
         request: The request to send.
-        purpose: The purpose of the call, "" for a turn of the engine. Only turns are streamed to
-            watchers and count as the run's last reply.
+        purpose: "" for a turn of the engine; others are not streamed, nor the run's last reply.
         turn: The number of the turn, if an earlier session started it and was interrupted.
         step: The key of the ``host.once`` whose body makes the call, "" for none.
 
@@ -128,8 +128,8 @@ async def call_model(
     # Turns count from 1 in each attempt; the budget counts the turns of all attempts.
     turn = budget.turns - budget.turns_before if turn is None else turn
     started = ModelStarted(model=name, turn=turn, request=digests, purpose=purpose, step=step)
-    if request.tools is not tools:
-        started = msgspec.structs.replace(started, withheld=_left_out(tools, request.tools))
+    if request.tools is not tools or context.prompt is not None:
+        started = _with_origin(started, context.prompt, tools, request)
     # Quotas and the pacer may delay or refuse it in favour of other runs.
     if (context.plan.pacer or context.plan.quotas) and context.recording is None:
         held = HeldCall(context, model, request, interrupt)
@@ -161,10 +161,20 @@ async def call_model(
     return response
 
 
-def _left_out(tools: Iterable[ToolSpec], sent: Iterable[ToolSpec]) -> tuple[str, ...]:
-    """Return the names among *tools* that are not *sent*."""
-    names = {tool.name for tool in sent}
-    return tuple(tool.name for tool in tools if tool.name not in names)
+def _with_origin(
+    started: ModelStarted,
+    prompt: Prompt | None,
+    tools: Iterable[ToolSpec],
+    request: ModelRequest,
+) -> ModelStarted:
+    """Return *started* with the file of the instructions, and the *tools* that were left out."""
+    names = {tool.name for tool in request.tools}
+    is_sent = prompt is not None and prompt.text == request.system
+    return msgspec.structs.replace(
+        started,
+        withheld=tuple(tool.name for tool in tools if tool.name not in names),
+        prompt=prompt.version if prompt is not None and is_sent else "",
+    )
 
 
 def _watch_for_others(context: RunContext) -> None:
