@@ -71,18 +71,20 @@ def known_names() -> frozenset[str]:
     return frozenset(found)
 
 
-def names_in(value: object) -> set[str]:
+def names_in(code: object) -> set[str]:
     """The names and texts of code, also of what is in it."""
-    match value:
-        case str():
-            return {value}
-        case tuple() | frozenset():
-            return set().union(*map(names_in, value))
-        case CodeType():
-            names = {value.co_name, *value.co_names, *value.co_varnames, *value.co_cellvars}
-            return names.union(*map(names_in, value.co_consts))
-        case _:
-            return set()
+    found: set[str] = set()
+    left = [code]
+    while left:
+        value = left.pop()
+        if isinstance(value, str):
+            found.add(value)
+        elif isinstance(value, (tuple, frozenset)):
+            left += value
+        elif isinstance(value, CodeType):
+            found.update((value.co_name,), value.co_names, value.co_varnames, value.co_cellvars)
+            left += value.co_consts
+    return found
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

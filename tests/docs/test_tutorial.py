@@ -4,27 +4,33 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import subprocess
-import sys
 from pathlib import Path
 
 from tests.docs.test_pages import ROOT
+from tests.processes import launched
 
 PAGE = (ROOT / "docs" / "tutorial.md").read_text("utf-8")
 FENCE = re.compile(r"^```(\w+)([^\n]*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 FENCES = [(kind, name.strip(), body) for kind, name, body in FENCE.findall(PAGE)]
-SOURCE = str(ROOT / "src")
 END = "-- end of a block --"
 
 
 def do(command: list[str] | str, folder: Path) -> str:
     """What *command* prints in *folder*, as it is typed in an activated environment."""
-    path = os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))
+    programs = folder / "bin"
+    programs.mkdir(exist_ok=True)
+    for name, given in {"python": (), "upshot": ("-m", "upshot")}.items():
+        start = launched("-W", "error", *given)
+        (programs / name).write_text(f'#!/bin/sh\nexec {shlex.join(start)} "$@"\n')
+        (programs / name).chmod(0o755)
+    path = os.pathsep.join((str(programs), os.environ["PATH"]))
     done = subprocess.run(
         command,
         shell=isinstance(command, str),
         cwd=folder,
-        env={**os.environ, "PATH": path, "PYTHONPATH": SOURCE, "PYTHONWARNINGS": "error"},
+        env={**os.environ, "PATH": path},
         capture_output=True,
         text=True,
         timeout=60,

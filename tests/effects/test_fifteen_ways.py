@@ -5,16 +5,16 @@ from __future__ import annotations
 import asyncio
 import signal
 import subprocess
-import sys
 from collections.abc import AsyncGenerator, Sequence
 from pathlib import Path
+from subprocess import PIPE
 from typing import Any
 
 import pytest
 
 from tests.effects.refunding import clerk, refund_in
 from tests.places import Place
-from tests.processes import watched
+from tests.processes import start_python
 from upshot import (
     Agent,
     AgentResult,
@@ -49,7 +49,6 @@ from upshot.fleet.worker import Worker
 from upshot.guard import guard
 from upshot.tools.export import Conversation, ForeignCall
 
-PROGRAM = [sys.executable, "-m", "tests.effects.refunding"]
 ONE = ["refund 7"]
 WITHOUT_SERVER = pytest.mark.parametrize("journal", ["memory", "sqlite"], indirect=True)
 
@@ -163,7 +162,7 @@ async def test_many_runs_and_threads_at_the_same_moment(journal: Any, book: Path
 async def test_two_processes_at_the_same_moment(place: Place, book: Path):
     async with open_journal(place.where):
         pass
-    started = [watched(_program(place, book, "run")) for _ in range(2)]
+    started = [_program(place, book, "run") for _ in range(2)]
     said = [await asyncio.to_thread(one.communicate, "\n") for one in started]
     assert [one.returncode for one in started] == [0, 0], said
     assert lines(book) == ONE
@@ -233,7 +232,7 @@ async def test_by_the_receiver_of_a_hand_off(journal: Any, book: Path):
 @pytest.mark.parametrize("after", ["resume", "run", "ledger"])
 async def test_the_process_is_killed_after_the_refund(place: Place, book: Path, after: str):
     how = "die_in_ledger" if after == "ledger" else "die"
-    process = watched(_program(place, book, how))
+    process = _program(place, book, how)
     await asyncio.to_thread(process.communicate, "\n")
     assert process.returncode == -signal.SIGKILL and lines(book) == ONE
     async with open_journal(place.where) as journal:
@@ -255,7 +254,7 @@ async def test_the_process_is_killed_after_the_refund(place: Place, book: Path, 
 async def test_a_run_whose_claim_was_refused_is_killed_and_resumed(place: Place, book: Path):
     async with open_journal(place.where) as journal:
         await ask(journal, book)
-        process = watched(_program(place, book, "die_refused"))
+        process = _program(place, book, "die_refused")
         await asyncio.to_thread(process.communicate, "\n")
         assert process.returncode == -signal.SIGKILL
         result = await resume("killed", clerk(book, {}), journal=journal)
@@ -268,13 +267,9 @@ def _never(order_id: str) -> str:
 
 
 def _program(place: Place, book: Path, how: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [*PROGRAM, place.where, str(book), how],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        cwd=Path(__file__).resolve().parents[2],
-    )
+    program = ("-m", "tests.effects.refunding", place.where, str(book), how)
+    root = Path(__file__).resolve().parents[2]
+    return start_python(*program, stdin=PIPE, stdout=PIPE, text=True, cwd=root)
 
 
 # -- 12: a fork of the run; a replay touches nothing

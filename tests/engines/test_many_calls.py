@@ -66,8 +66,8 @@ async def test_others_wait_no_longer_for_a_longer_reply() -> None:
     def scripted(count: int) -> Model:
         return ScriptedModel([reply_of(count), "done"])
 
-    few = await most_between_two_turns(500, scripted(500))
-    many = await most_between_two_turns(1_500, scripted(1_500))
+    few = await most_between_two_turns(300, scripted(300))
+    many = await most_between_two_turns(900, scripted(900))
     assert many < 1.5 * few
 
 

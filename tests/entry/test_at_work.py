@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import os
-import subprocess
-import sys
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
@@ -15,6 +12,7 @@ from typing import Any
 import pytest
 
 from tests.answering import keep_answers
+from tests.processes import run_python
 from tests.runs.kit import Do, Witness, kinds, log_of
 from upshot import (
     Agent,
@@ -404,10 +402,7 @@ print(asyncio.run(again).output)
 
 @pytest.mark.parametrize("kind", ["memory", "own"])
 def test_what_was_left_behind_in_a_closed_loop_goes_on(kind: str) -> None:
-    command = [sys.executable, "-c", CLOSED, kind]
-    source = Path(__file__).resolve().parents[2] / "src"
-    env = {**os.environ, "PYTHONPATH": str(source)}
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, env=env, check=False)
+    done = run_python("-c", CLOSED, kind, text=True)
     assert done.stdout == "Done.\n", done.stderr
 
 

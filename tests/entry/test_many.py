@@ -78,6 +78,7 @@ async def test_hundreds_of_runs_of_one_agent_are_right_and_leave_no_task(name: s
     assert asyncio.all_tasks() == before
 
 
+@pytest.mark.slow("script")
 @pytest.mark.parametrize("name", AGENTS)
 async def test_hundreds_of_runs_leave_nothing_in_memory(name: str) -> None:
     agent = AGENTS[name]()

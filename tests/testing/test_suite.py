@@ -234,6 +234,7 @@ asyncio_default_fixture_loop_scope = "function"
 """
 
 
+@pytest.mark.slow("auto")
 @pytest.mark.parametrize("mode", ["auto", "strict"])
 def test_a_suite_runs_in_either_mode_and_shows_what_it_compared(tmp_path: Path, mode: str) -> None:
     (tmp_path / "pyproject.toml").write_text(PROJECT.format(mode=mode))

@@ -113,10 +113,10 @@ PLACES = list(places(WHOLE))
 
 
 def values_of(place: Place) -> tuple[Any, ...]:
-    """The values for a place: all in a search, else each eighth, and others at the next place."""
+    """The values for a place: all in a search, else each 16th, and others at the next place."""
     if not settings.default.derandomize:
         return VALUES
-    return VALUES[PLACES.index(place) % 8 :: 8]
+    return VALUES[PLACES.index(place) % 16 :: 16]
 
 
 @pytest.mark.parametrize("place", PLACES, ids=lambda place: ".".join(map(str, place)))

@@ -81,7 +81,7 @@ async def test_of_a_file_with_overwritten_bytes_nothing_wrong_is_copied(
     whole: Path, tmp_path: Path
 ) -> None:
     original, chance = await contents(whole), random.Random(7)
-    for number in range(15):
+    for number in range(8):
         data = bytearray(whole.read_bytes())
         for _ in range(40):
             data[chance.randrange(200, len(data))] = chance.randrange(256)

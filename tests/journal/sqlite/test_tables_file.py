@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import os
 import sqlite3
-import subprocess
-import sys
 import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.processes import watched
+from tests.processes import run_python
 from upshot import (
     Agent,
     JournalError,
@@ -63,17 +61,7 @@ asyncio.run(main(sys.argv[1]))
 
 def said(program: str, path: Path) -> list[str]:
     """What a process says that gets the journal."""
-    process = watched(
-        subprocess.Popen(
-            [sys.executable, "-W", "ignore", "-c", program, str(path)],
-            stdout=subprocess.PIPE,
-            text=True,
-            env={**os.environ, "PYTHONPATH": str(SOURCE)},
-        )
-    )
-    with process:
-        out, _ = process.communicate()
-    return out.splitlines()
+    return run_python("-W", "ignore", "-c", program, path, text=True).stdout.splitlines()
 
 
 def napping(began: threading.Event, gate: threading.Event) -> Agent:

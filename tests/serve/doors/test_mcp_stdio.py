@@ -47,6 +47,7 @@ async def desk_at(folder: Path, *, mode: str = "auto") -> AsyncGenerator[Client]
         yield client
 
 
+@pytest.mark.slow("legacy")
 @pytest.mark.parametrize("mode", ["legacy", "auto"])
 async def test_what_is_printed_does_not_get_between_the_messages(tmp_path: Path, mode: str) -> None:
     (tmp_path / "killed").touch()

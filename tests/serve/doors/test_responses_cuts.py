@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.searching import examples
 from upshot.serve.doors.responses import Fold
 
 
@@ -115,7 +116,7 @@ def _is_within(part: str, whole: str) -> bool:
     return all(letter in letters for letter in part)
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(_REPLIES, st.data())
 def test_a_reader_who_comes_back_is_told_each_thing_once(
     replies: list[_Reply], data: st.DataObject

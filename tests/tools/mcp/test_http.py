@@ -235,6 +235,7 @@ async def test_a_stalled_server_times_out():
     assert outcome.stopped
 
 
+@pytest.mark.slow
 async def test_thirty_one_megabytes_become_an_artifact():
     async with served() as endpoint, open_mcp("web", url=endpoint.url) as tools:
         outcome = await one(tools, "web_show", {"kind": "large"})
