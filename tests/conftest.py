@@ -68,6 +68,17 @@ def pytest_configure() -> None:
         providers._get_local_constants = providers.Constants
 
 
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Start one process that forks for all workers of xdist, before they are started."""
+    config = session.config
+    if not hasattr(config, "workerinput") and (config.getoption("numprocesses", None) or 0) > 1:
+        from tests.processes import SHARED, start_server
+
+        with pytest.MonkeyPatch.context() as patch:
+            _clear_environment(patch)
+            os.environ[SHARED], _ = start_server()
+
+
 # A process that a shell starts with "&" ignores Ctrl-C, and so would every process it starts.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -77,10 +88,14 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 def environment_of_nobody() -> Iterator[None]:
     """Remove variables that would make a test find, do or print something else."""
     with pytest.MonkeyPatch.context() as patch:
-        for name in filter(NOT_OURS.fullmatch, list(os.environ)):
-            patch.delenv(name)
-        patch.setenv("TERM", "xterm")
+        _clear_environment(patch)
         yield
+
+
+def _clear_environment(patch: pytest.MonkeyPatch) -> None:
+    for name in filter(NOT_OURS.fullmatch, list(os.environ)):
+        patch.delenv(name)
+    patch.setenv("TERM", "xterm")
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -30,6 +30,7 @@ __all__ = [
     "LARGE_S",
     "LOADED",
     "MAX_S",
+    "SHARED",
     "launched",
     "run_python",
     "run_to_its_kill",
@@ -181,9 +182,18 @@ class _Forked(subprocess.Popen[Any]):
 _reading = threading.Lock()
 
 
+SHARED = "UPSHOT_TEST_FORKS"
+"""The variable that names the socket of a server which the parent of this process has started."""
+
+
 @cache
-def start_server() -> tuple[str, subprocess.Popen[bytes]]:
-    """Start the process that forks for this one, and ends with it; return its socket too."""
+def start_server() -> tuple[str, subprocess.Popen[bytes] | None]:
+    """Start the process that forks for this one, and ends with it; return its socket too.
+
+    There is no process if the parent of this one has started the server.
+    """
+    if shared := os.environ.get(SHARED):
+        return shared, None
     folder = tempfile.mkdtemp(prefix="upshot-fork-")
     path = f"{folder}/socket"
     process = subprocess.Popen(
@@ -207,6 +217,7 @@ def start_server() -> tuple[str, subprocess.Popen[bytes]]:
 def _server() -> str:
     """Return the socket of the server, once it has loaded what it forks with."""
     path, process = start_server()
-    assert process.stdout is not None
-    process.stdout.readline()
+    if process is not None:
+        assert process.stdout is not None
+        process.stdout.readline()
     return path

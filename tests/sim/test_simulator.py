@@ -7,11 +7,12 @@ import io
 import json
 import subprocess
 import sys
+from typing import Any
 
 import aiohttp
 import pytest
 
-from tests.processes import watched
+from tests.processes import start_python
 from tests.sim.client import USER, Client
 from upshot.errors import Misuse
 from upshot.sim import Simulator, serve_forever
@@ -124,10 +125,8 @@ def test_importing_it_does_not_load_aiohttp_or_yaml():
 
 
 def _started(*arguments: str) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "upshot.sim", *arguments]
-    return watched(
-        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    )
+    pipes: Any = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    return start_python("-m", "upshot.sim", *arguments, **pipes)
 
 
 async def test_it_runs_as_a_process_of_its_own(client, tmp_path):

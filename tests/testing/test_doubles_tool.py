@@ -1,10 +1,8 @@
 """Tools that play a script, faults included."""
 
-import subprocess
-import sys
-
 import pytest
 
+from tests.processes import run_python
 from upshot.contract import Effect, ToolFailure, ToolTimeout
 from upshot.testing import CrashAfterStart, LateReturn, ScriptedTool, TimeoutAfterEffect
 from upshot.tools import Toolbox, ToolCall, ToolError
@@ -49,7 +47,7 @@ def test_a_crash_ends_the_process():
         "pay = ScriptedTool('pay', [CrashAfterStart()])\n"
         "asyncio.run(Toolbox([pay.tool]).dispatch([ToolCall('c', 'pay', {})]))\n"
     )
-    done = subprocess.run([sys.executable, "-c", program], check=False, timeout=60)
+    done = run_python("-c", program)
     assert done.returncode == -9
     assert CrashAfterStart() == CrashAfterStart(applied=False)
 
