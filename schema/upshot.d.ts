@@ -1654,6 +1654,7 @@ export type Event =
   | ToolCallDelta
   | ModelReplied
   | ToolStarted
+  | ToolStateSaved
   | ToolProgress
   | ToolSettled
   | ArtifactStored
@@ -2304,8 +2305,8 @@ export interface ModelStarted {
   /** Digests of the request; null if an engine reports its own call. */
   request?: RequestDigests | null;
   /**
-   * "repair" if the call corrects a tool call's arguments, "summary" if it sums up older messages;
-   * "" for a call of the engine.
+   * "repair" if the call corrects a tool call's arguments, "sampling" if it replies to an MCP
+   * server, "summary" if it sums up older messages; "" for a call of the engine.
    * @defaultValue `""`
    */
   purpose?: string;
@@ -2500,6 +2501,11 @@ export interface PendingEffect {
    */
   run_id?: string;
   /**
+   * "".
+   * @defaultValue `""`
+   */
+  source?: string;
+  /**
    * The call.
    * @defaultValue `""`
    */
@@ -2603,6 +2609,12 @@ export interface PendingQuestion {
    * @defaultValue `""`
    */
   run_id?: string;
+  /**
+   * The stranger who asks, such as an MCP server; "" if the run itself asks. What a stranger's
+   * question offers is not the user's own words.
+   * @defaultValue `""`
+   */
+  source?: string;
 }
 
 /** Rules about tools, applied to every call. */
@@ -3675,6 +3687,7 @@ export type Standalone =
   | ToolCallDelta
   | ModelReplied
   | ToolStarted
+  | ToolStateSaved
   | ToolProgress
   | ToolSettled
   | ArtifactStored
@@ -4545,6 +4558,65 @@ export interface ToolStarted {
   step?: string;
   /** The identity of its effect, null if its tool declares none. */
   claim?: EffectClaim | null;
+}
+
+/** A tool saved what it needs to continue its call, also in a later session. */
+export interface ToolStateSaved {
+  kind: "tool_state_saved";
+  /** The version of the schema that it was written with; always written. */
+  schema_version: number;
+  /**
+   * The run.
+   * @defaultValue `""`
+   */
+  run_id?: string;
+  /**
+   * The attempt that it belongs to, from 1; 0 before the first.
+   * @defaultValue `0`
+   */
+  attempt?: number;
+  /** When it happened, UTC. */
+  time?: Moment | null;
+  /**
+   * Position in the run's log, from 1; a delta repeats the `seq` of the durable event before it.
+   * @defaultValue `0`
+   */
+  seq?: number;
+  /**
+   * 0 on durable events; 1, 2, ... on the deltas that follow one.
+   * @defaultValue `0`
+   */
+  part?: number;
+  /**
+   * In a log, the fields whose values are meant as written, although they look omitted and would
+   * otherwise be derived from earlier events; empty elsewhere.
+   * @defaultValue `[]`
+   */
+  literal?: string[];
+  /**
+   * For an event of a child run, as a subscriber of an outer run gets it: the ids of the runs that
+   * the child is nested in, starting with the subscribed one. Empty on a run's own events, and in
+   * logs.
+   * @defaultValue `[]`
+   */
+  path?: string[];
+  /**
+   * The call.
+   * @defaultValue `""`
+   */
+  call_id?: string;
+  /**
+   * The tool.
+   * @defaultValue `""`
+   */
+  tool_name?: string;
+  /**
+   * The key of the call.
+   * @defaultValue `""`
+   */
+  idempotency_key?: string;
+  /** What the tool needs; null if an interrupted call must not be continued any more. */
+  state?: Json;
 }
 
 /** The tool ran past its deadline. */

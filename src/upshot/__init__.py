@@ -64,6 +64,7 @@ with lazy_imports(globals()):
         ToolProgress as ToolProgress,
         ToolSettled as ToolSettled,
         ToolStarted as ToolStarted,
+        ToolStateSaved as ToolStateSaved,
         Tainted as Tainted,
         UsageReported as UsageReported,
         Warned as Warned,

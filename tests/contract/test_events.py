@@ -31,10 +31,11 @@ from upshot.contract.base.structs import to_snake
 
 KINDS = (
     "run_started run_released run_resumed attempt_started model_started model_retried text_delta "
-    "reasoning_delta tool_call_delta model_replied tool_started tool_progress tool_settled "
-    "artifact_stored approval_requested approval_answered question_asked question_answered "
-    "board_changed step_started step_settled interrupted checkpoint_saved handoff decided "
-    "attempt_ended committed warning lagged run_settled usage_reported tainted compacted"
+    "reasoning_delta tool_call_delta model_replied tool_started tool_state_saved tool_progress "
+    "tool_settled artifact_stored approval_requested approval_answered question_asked "
+    "question_answered board_changed step_started step_settled interrupted checkpoint_saved "
+    "handoff decided attempt_ended committed warning lagged run_settled usage_reported tainted "
+    "compacted"
 )
 KNOWN: list[Any] = [event for event in get_args(Event) if event is not Unknown]
 NAMED_OTHERWISE = {RunInterrupted: "interrupted", HandoffEvent: "handoff", Warned: "warning"}

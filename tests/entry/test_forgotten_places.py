@@ -110,20 +110,21 @@ STEPS = "StepSettled StepStarted"
 ATTEMPTS = "AttemptEnded AttemptStarted"
 ENDS = "RunInterrupted Warned HandoffEvent"
 CALLS = "ModelReplied ModelRetried ModelStarted ToolSettled ToolStarted"
+SAVED = "ToolStateSaved"
 # The modules that read all events of a run, and the events that mean nothing to each.
 PASSED_OVER = {
     "state.run_state": DELTAS,
     # These are stored whole, for no earlier event says a part of them.
     "state.stored_events": f"{DELTAS} {ASIDE} {ANSWERS} {STEPS} {ENDS} "
-    "ArtifactStored Compacted RunReleased RunStarted Tainted UsageReported",
-    "state.summary": f"{DELTAS} {ASIDE} {STEPS} {ATTEMPTS} {ENDS} {CALLS} QuestionAsked "
+    f"{SAVED} ArtifactStored Compacted RunReleased RunStarted Tainted UsageReported",
+    "state.summary": f"{DELTAS} {ASIDE} {STEPS} {ATTEMPTS} {ENDS} {CALLS} {SAVED} QuestionAsked "
     "ApprovalRequested ArtifactStored BoardChanged Compacted Tainted UsageReported",
     # It reads usage, warnings and artifacts from the state.
-    "state.activity": f"{ASIDE} ArtifactStored AttemptEnded BoardChanged Compacted Lagged "
+    "state.activity": f"{ASIDE} {SAVED} ArtifactStored AttemptEnded BoardChanged Compacted Lagged "
     "ReasoningDelta ToolCallDelta UsageReported Warned",
-    "telemetry.spans": f"{DELTAS} {ASIDE} {ANSWERS} {STEPS} {ATTEMPTS} {ENDS} "
+    "telemetry.spans": f"{DELTAS} {ASIDE} {SAVED} {ANSWERS} {STEPS} {ATTEMPTS} {ENDS} "
     "ApprovalRequested ArtifactStored BoardChanged Compacted Tainted UsageReported",
-    "runs.replay.comparison": f"{DELTAS} {ANSWERS} ApprovalRequested ArtifactStored "
+    "runs.replay.comparison": f"{DELTAS} {ANSWERS} {SAVED} ApprovalRequested ArtifactStored "
     "CheckpointSaved Committed Compacted ModelRetried RunInterrupted RunReleased StepSettled "
     "Tainted UsageReported",
 }

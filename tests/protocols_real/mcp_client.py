@@ -14,7 +14,7 @@ from typing import Any
 
 import httpx2
 
-from upshot import Agent, OAuth, ScriptedModel, ToolCall, open_mcp, run
+from upshot import Agent, OAuth, PendingQuestion, ScriptedModel, ToolCall, open_mcp, run
 
 SCENARIO = os.environ["MCP_CONFORMANCE_SCENARIO"]
 CONTEXT: dict[str, Any] = json.loads(os.environ.get("MCP_CONFORMANCE_CONTEXT") or "{}")
@@ -114,8 +114,15 @@ async def auth_for(url: str) -> OAuth | None:
             return None
 
 
+def fill_in(question: PendingQuestion) -> Any:
+    """Accept a form with its defaults, or confirm."""
+    schema: Any = question.schema or {}
+    confirms = "confirmed" in schema.get("properties", {})
+    return {"confirmed": True} if confirms else "accept"
+
+
 async def play(url: str) -> None:
-    async with open_mcp(SPACE, url=url, auth=await auth_for(url)) as tools:
+    async with open_mcp(SPACE, url=url, auth=await auth_for(url), elicit=fill_in) as tools:
         script: list[Any] = [
             ToolCall(f"c{number}", f"{SPACE}_{name}", arguments)
             for number, (name, arguments) in enumerate(calls_for(tools))

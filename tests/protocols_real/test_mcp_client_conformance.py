@@ -17,6 +17,8 @@ HERE = Path(__file__).parent
 SCENARIOS = (
     "initialize",
     "tools_call",
+    "elicitation-sep1034-client-defaults",
+    "sep-2322-client-request-state",
     "sse-retry",
     "request-metadata",
     "http-standard-headers",
@@ -60,10 +62,6 @@ SCENARIOS = (
 )
 # The others, and why each does not apply.
 OTHERS = {
-    "questions of servers are not answered yet": (
-        "elicitation-sep1034-client-defaults",
-        "sep-2322-client-request-state",
-    ),
     "no extension for skills: their files are read from a folder": (
         "sep-2640-client-no-prefetch",
         "sep-2640-client-verify-digest",

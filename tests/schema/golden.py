@@ -357,6 +357,14 @@ EVENTS = (
     _event("RunResumed", 24, interrupted_calls=("call-7",)),
     _event("UsageReported", 25, number=2, response=REPLY),
     _event("RunReleased", 27, reason="due", at=datetime(2025, 3, 1, 9, 30, tzinfo=UTC)),
+    _event(
+        "ToolStateSaved",
+        28,
+        call_id="call-5",
+        tool_name="pay",
+        idempotency_key="k5",
+        state={"task": "t-1"},
+    ),
     _event("Tainted", 26, origin=TaintOrigin(source="fetch", call_id="call-9", run_id="run-2")),
 )
 

@@ -172,6 +172,8 @@ function saysEvent(event: Event): string {
       return `${event.call?.name} is started`;
     case "tool_progress":
       return `${event.call_id} ${event.text} ${JSON.stringify(event.data)}`;
+    case "tool_state_saved":
+      return `${event.call_id} of ${event.tool_name} saved ${JSON.stringify(event.state)}`;
     case "tool_settled":
       return saysOutcome(event.record.outcome);
     case "artifact_stored":

@@ -40,7 +40,7 @@ from upshot.journal.postgres.urls import safe_place
 from upshot.state.activity import CUT_OFF, RUNNING, Activity, Tone, key_of, step_title
 from upshot.state.child_runs import FORKED_FROM, child_of
 from upshot.state.redacted_events import redacted_words
-from upshot.state.run_effects import waiting_child
+from upshot.state.run_effects import awaited_by
 from upshot.state.run_state import STOPPED
 
 CONTINUE = "--continue-stopped"
@@ -258,7 +258,7 @@ def effect_lines(
         cut = [
             call_words(begun.call.name, begun.arguments)
             for begun in state.unsettled.values()
-            if begun.effect is not Effect.READ and not waiting_child(state, activity.run_id, begun)
+            if begun.effect is not Effect.READ and not awaited_by(state, activity.run_id, begun)
         ]
         cut += [
             _step(key)

@@ -72,6 +72,22 @@ class ToolStarted(RunEvent, frozen=True, kw_only=True, gc=False):
         return self.call.id
 
 
+class ToolStateSaved(RunEvent, frozen=True, kw_only=True):
+    """A tool saved what it needs to continue its call, also in a later session.
+
+    Attributes:
+        call_id: The call.
+        tool_name: The tool.
+        idempotency_key: The key of the call.
+        state: What the tool needs; None if an interrupted call must not be continued any more.
+    """
+
+    call_id: str = ""
+    tool_name: str = ""
+    idempotency_key: str = ""
+    state: Json = None
+
+
 class ToolProgress(RunEvent, frozen=True, kw_only=True):
     """A tool reported its progress.
 
@@ -467,6 +483,7 @@ Event: TypeAlias = (
     | ToolCallDelta
     | ModelReplied
     | ToolStarted
+    | ToolStateSaved
     | ToolProgress
     | ToolSettled
     | ArtifactStored

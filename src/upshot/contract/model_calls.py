@@ -253,8 +253,8 @@ class ModelStarted(RunEvent, frozen=True, kw_only=True):
         model: "provider:name".
         turn: The turn of the attempt, from 1.
         request: Digests of the request; None if an engine reports its own call.
-        purpose: "repair" if the call corrects a tool call's arguments, "summary" if it sums up
-            older messages; "" for a call of the engine.
+        purpose: "repair" if the call corrects a tool call's arguments, "sampling" if it replies to
+            an MCP server, "summary" if it sums up older messages; "" for a call of the engine.
         step: The key of the step that makes the call, "" if none.
         withheld: Tools that deciders left out of the request; calls of them are denied.
         prompt: The file of the instructions and the digest of its text, as ``Prompt.version`` has

@@ -123,6 +123,8 @@ class PendingQuestion(Tagged, frozen=True, kw_only=True):
         asked_at: When it was first asked.
         expires_at: When the run stops waiting; None means never.
         run_id: The child run that asks; "" is the run of the result itself.
+        source: The stranger who asks, such as an MCP server; "" if the run itself asks. What a
+            stranger's question offers is not the user's own words.
     """
 
     id: str = ""
@@ -132,6 +134,7 @@ class PendingQuestion(Tagged, frozen=True, kw_only=True):
     asked_at: Moment | None = None
     expires_at: Moment | None = None
     run_id: str = ""
+    source: str = ""
 
     def __post_init__(self) -> None:
         freeze(self, "choices")
@@ -187,6 +190,7 @@ class PendingEffect(PendingQuestion, frozen=True, kw_only=True, metaclass=Checke
         asked_at: When it was first asked.
         expires_at: None.
         run_id: The child run that asks; "" is the run of the result itself.
+        source: "".
         call_id: The call.
         tool_name: The tool.
         arguments: The arguments of the call; secrets are masked.

@@ -64,7 +64,7 @@ from upshot.contract.tool_calls import (
 )
 from upshot.contract.usage import Cost, Usage
 from upshot.state.child_runs import bare_id, child_of, step_of
-from upshot.state.run_effects import waiting_child
+from upshot.state.run_effects import awaited_by
 from upshot.state.run_state import RunState
 
 Kind: TypeAlias = Literal["model", "tool", "step", "mark"]
@@ -438,8 +438,8 @@ class Activity:
             # Questions of child runs are logged there, so they have no number yet.
             self._number(pending)
         for start in self.state.begun.values():
-            if child := waiting_child(self.state, self.run_id, start):
-                self._end(f"tool {start.call.id}", at_s, Ended("waits", "plain", f"for {child}"))
+            if awaited := awaited_by(self.state, self.run_id, start):
+                self._end(f"tool {start.call.id}", at_s, Ended("waits", "plain", f"for {awaited}"))
         for key in list(self._open):
             self._end(key, at_s, CUT_OFF)
 

@@ -29,7 +29,7 @@ class Calls(Protocol):
 def is_typed(asked: Pending | None, event: QuestionAnswered, calls: Calls) -> bool:
     """Whether an answer is the user's own text. Applies it if it settles an effect."""
     if not isinstance(asked, PendingEffect):
-        return isinstance(asked, PendingQuestion)
+        return isinstance(asked, PendingQuestion) and not asked.source
     fill_in(event.settled, asked.call_id, calls.records, calls.settled, calls.index)
     return False
 

@@ -109,14 +109,16 @@ def effect_of_child(state: RunState, run_id: str, key: str) -> Effect | None:
     return _UNKNOWN if spent is None else worst_effect(one.state for one in spent.effects)
 
 
-def waiting_child(state: RunState, run_id: str, start: ToolStarted) -> str:
-    """Return the child run that a call started and that waits for answers; "" for none.
+def awaited_by(state: RunState, run_id: str, start: ToolStarted) -> str:
+    """Return what a call waits for: the child run that it started, or answers; "" for nothing.
 
     Args:
         state: The state of the parent run.
         run_id: The parent run.
         start: The start of the call, which has no outcome.
     """
+    if state.saved.get(start.idempotency_key) is not None:
+        return "answers"
     child = _child_with(state, run_id, start.idempotency_key)
     spent = state.children.get(child)
     return child if spent is not None and spent.pending else ""

@@ -38,6 +38,7 @@ from upshot.contract.events import (
     Tainted,
     ToolSettled,
     ToolStarted,
+    ToolStateSaved,
     UsageReported,
     Warned,
 )
@@ -225,6 +226,7 @@ class RunState(msgspec.Struct, eq=False):
         unsettled: Tool calls of the last reply that started and have no outcome, by id.
         begun: Tool calls of the attempt that started and have no outcome, in order, by id and
             idempotency key.
+        saved: What the tools of such calls saved to continue them, by idempotency key.
         settled: Outcomes of the last reply's calls that are not on the board, by id.
         reply: A reply that is not on the board yet, or the error that ended the attempt.
         models: The last start of a model call in each turn of the attempt, in order.
@@ -303,6 +305,7 @@ class RunState(msgspec.Struct, eq=False):
     records_before: int = 0
     unsettled: dict[str, ToolStarted] = {}
     begun: dict[tuple[str, str], ToolStarted] = {}
+    saved: dict[str, Json] = {}
     settled: dict[str, ToolRecord] = {}
     reply: ModelResponse | None = None
     reported: list[UsageReported] = []
@@ -685,9 +688,6 @@ class RunState(msgspec.Struct, eq=False):
     def _tainted(self, event: Tainted) -> None:
         self.taint = self.taint or event.origin
 
-    def _checkpoint_saved(self, event: CheckpointSaved) -> None:
-        self.point = event
-
     def _usage_reported(self, event: UsageReported) -> None:
         self.reported.append(event)
         if not event.number:
@@ -760,6 +760,14 @@ class RunState(msgspec.Struct, eq=False):
         self.answered = frozenset()
 
 
+def _checkpoint_saved(state: RunState, event: CheckpointSaved) -> None:
+    state.point = event
+
+
+def _tool_state_saved(state: RunState, event: ToolStateSaved) -> None:
+    state.saved[event.idempotency_key] = event.state
+
+
 # The private methods are used in this module only.
 FOLDS: dict[type, Callable[[RunState, Any], None]] = {
     RunStarted: RunState._run_started,  # pyright: ignore[reportPrivateUsage]
@@ -769,6 +777,7 @@ FOLDS: dict[type, Callable[[RunState, Any], None]] = {
     ModelRetried: RunState._model_retried,  # pyright: ignore[reportPrivateUsage]
     ModelReplied: RunState._model_replied,  # pyright: ignore[reportPrivateUsage]
     ToolStarted: RunState._tool_started,  # pyright: ignore[reportPrivateUsage]
+    ToolStateSaved: _tool_state_saved,
     ToolSettled: RunState._tool_settled,  # pyright: ignore[reportPrivateUsage]
     ArtifactStored: RunState._artifact_stored,  # pyright: ignore[reportPrivateUsage]
     ApprovalRequested: RunState._approval_requested,  # pyright: ignore[reportPrivateUsage]
@@ -779,7 +788,7 @@ FOLDS: dict[type, Callable[[RunState, Any], None]] = {
     Compacted: RunState._compacted,  # pyright: ignore[reportPrivateUsage]
     StepStarted: RunState._step_started,  # pyright: ignore[reportPrivateUsage]
     StepSettled: RunState._step_settled,  # pyright: ignore[reportPrivateUsage]
-    CheckpointSaved: RunState._checkpoint_saved,  # pyright: ignore[reportPrivateUsage]
+    CheckpointSaved: _checkpoint_saved,
     Tainted: RunState._tainted,  # pyright: ignore[reportPrivateUsage]
     UsageReported: RunState._usage_reported,  # pyright: ignore[reportPrivateUsage]
     RunInterrupted: RunState._run_interrupted,  # pyright: ignore[reportPrivateUsage]

@@ -28,7 +28,7 @@ from upshot.errors import JournalError
 from upshot.state.child_runs import TURN_OPTION, Spent, pending_in
 from upshot.state.compaction import tokens_sent
 from upshot.state.request_digests import digest_of_messages
-from upshot.state.run_effects import waiting_child
+from upshot.state.run_effects import awaited_by
 from upshot.state.run_state import RunState
 from upshot.state.stored_events import read_event, unmeasured_answers_in, used_in
 
@@ -554,7 +554,7 @@ def _calls_in(
                 one.call.id,
                 one.call.name,
                 one.arguments,
-                "" if waiting_child(state, run.run_id, one) else Effect.UNKNOWN,
+                "" if awaited_by(state, run.run_id, one) else Effect.UNKNOWN,
             )
             for one in state.begun.values()
             if one.effect in _NOT_READ

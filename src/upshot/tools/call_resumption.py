@@ -290,7 +290,7 @@ def restore_call(state: ToolboxState, call: CallState, earlier: EarlierCalls) ->
 def _repeat_or_fail(state: ToolboxState, call: CallState, started: ToolStarted) -> None:
     """Run a call again that had started when its process ended, or fail it if that is unsafe."""
     tool = state.known(call.tool_name)
-    if tool is None or not may_repeat_interrupted(tool):
+    if tool is None or not (may_repeat_interrupted(tool) or _is_saved(state, started)):
         give_up(state, call, started)
         return
     call.idempotency_key = started.idempotency_key
@@ -300,16 +300,22 @@ def _repeat_or_fail(state: ToolboxState, call: CallState, started: ToolStarted) 
     call.give_up = partial(give_up, state, call, started)
 
 
+def _is_saved(state: ToolboxState, started: ToolStarted) -> bool:
+    """Whether the body saved what it needs to continue the call."""
+    known = state.run_calls
+    return known is not None and known.saved(started.idempotency_key) is not None
+
+
 def give_up(state: ToolboxState, call: CallState, started: ToolStarted) -> None:
     """Fail a call as interrupted that had started when its process ended."""
-    tool = state.known(call.tool_name)
+    tool, known = state.known(call.tool_name), state.run_calls
     call.idempotency_key, call.claim = started.idempotency_key, started.claim
     # It has run, as those with a record of it have.
     state.turn.count_restored(call.tool_name)
     call.take_tool(tool)
     # From the log: the arguments were validated, and perhaps edited, when it started.
     call.arguments, call.started_at = started.arguments, started.time
-    inside = state.agent_effect(started.idempotency_key)
+    inside = None if known is None else known.agent_effect(started.idempotency_key)
     if tool is not None:
         call.take_arguments(started.arguments)
         effect = inside or effect_after(tool, done=False)

@@ -46,16 +46,17 @@ from upshot.tools.repetition import (
 )
 
 if TYPE_CHECKING:
+    from upshot.tools.execution.call_log import CallLog
     from upshot.tools.gates.pipeline import Denial, GatePipeline, Repeat
     from upshot.tools.provenance.call_judge import CallJudge
 
 
-class AgentWaits(Exception):
-    """Raised by a body whose agent waits for an answer. The call stays open; a later session makes
-    it again, and the agent resumes.
+class CallWaits(Exception):
+    """Raised by a body that waits for answers, itself or because its agent does. The call stays
+    open; a later session makes it again, and the body or the agent continues.
 
     Attributes:
-        pending: What the agent waits for.
+        pending: What it waits for.
     """
 
     def __init__(self, pending: tuple[Pending, ...]) -> None:
@@ -354,7 +355,7 @@ class CallState:
         approval: The approval or refusal.
         pending: The question to the user while it is parked.
         follows: The id of the parked equal call that it waits for; "" for none.
-        waits: What the agent that its body ran waits for; empty if it does not wait.
+        waits: What its body, or the agent that this ran, waits for; empty if it does not wait.
         resources: What it touches, None for anything.
         is_deduplicated: Whether it has entered the turn's deduplication and not left it. That
             also sets ``is_stale``, ``is_overtaken`` and ``ended`` (see ``repetition``).
@@ -380,6 +381,7 @@ class CallState:
         trust: "untrusted" if its body brought in untrusted content, whatever the tool declares;
             otherwise "".
         inside: The worst effect of the agents that its body ran.
+        log: Its log, for the body of a tool that ``continues``; None for others.
     """
 
     call: ToolCall
@@ -446,6 +448,7 @@ class CallState:
     redactions: int = 0
     trust: str = ""
     inside: Effect = Effect.NONE
+    log: CallLog | None = None
 
     def __post_init__(self) -> None:
         call = self.call

@@ -29,10 +29,7 @@ from upshot.contract.base.secrets import Secrets
 from upshot.contract.base.structs import JsonObject
 from upshot.contract.base.words import call_words
 from upshot.contract.effects import ledger_of
-from upshot.contract.events import (
-    Event,
-    ToolStarted,
-)
+from upshot.contract.events import Event, ToolStarted
 from upshot.contract.pending import AnyAnswer, Pending, PendingApproval, TaintOrigin
 from upshot.contract.protocols import ArtifactStore, Clock, Journal
 from upshot.contract.provenance import ToolDeclaration
@@ -66,6 +63,7 @@ from upshot.tools.call_state import CallState, ReplayScope, TurnState, Withdrawn
 from upshot.tools.catalog import catalog_of, resolve_tools
 from upshot.tools.definition.tool import Tool
 from upshot.tools.execution.batch import SLICE, Batch
+from upshot.tools.execution.call_log import RunCalls
 from upshot.tools.execution.effect_claim import connect, recheck
 from upshot.tools.execution.executor import WORKERS, Workers
 from upshot.tools.gates.approval_gate import Approver, PreToolHook
@@ -223,8 +221,8 @@ class ToolboxOptions(TypedDict, total=False):
         journal: Where events are logged if no run does that.
         keeps_outputs: Whether outputs stay whole in the log, however large, because no model reads
             them.
-        agent_effect: Returns the worst effect of the agent that a call with this idempotency key
-            ran, unknown if it may still work; None if it ran none.
+        run_calls: What the log of its run knows of calls that wait or ran agents; None outside
+            a run.
         ledger: The journal that knows which effects were made, by their identity; None is
             ``journal``.
         clock: Time for deadlines and durations; bodies themselves run in real time.
@@ -271,7 +269,7 @@ class ToolboxOptions(TypedDict, total=False):
     replay_scope: ReplayScope
     journal: Journal | None
     keeps_outputs: bool
-    agent_effect: Callable[[str], Effect | None]
+    run_calls: RunCalls | None
     ledger: Journal | None
     clock: Clock | None
     identity: RunInfo | None
@@ -372,7 +370,7 @@ class Toolbox:
             earlier_may_work=get("earlier_may_work", False),
             ledger=(ledger := ledger_of(get("ledger", journal))),
             keeps_outputs=get("keeps_outputs", False),
-            agent_effect=get("agent_effect", lambda key: None),
+            run_calls=get("run_calls"),
             turn=TurnState(
                 clock,
                 get("budget") or _DEFAULT_BUDGET,

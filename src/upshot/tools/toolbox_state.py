@@ -15,7 +15,7 @@ import msgspec
 from msgspec.structs import force_setattr
 
 from upshot.contract.agent_spec import RunInfo
-from upshot.contract.base.enums import Effect, Origin
+from upshot.contract.base.enums import Origin
 from upshot.contract.base.secrets import Secrets
 from upshot.contract.base.structs import RunEvent
 from upshot.contract.effects import EffectClaim, EffectLedger
@@ -49,6 +49,7 @@ from upshot.tools.call_state import CallState, TurnState
 from upshot.tools.catalog import ToolCatalog
 from upshot.tools.definition.identity import claim_of
 from upshot.tools.definition.tool import Tool
+from upshot.tools.execution.call_log import CallLog, RunCalls
 from upshot.tools.execution.executor import Workers
 from upshot.tools.gates.pipeline import GatePipeline
 
@@ -153,8 +154,8 @@ class ToolboxState:
         held: What a call waits for before it starts, or None.
         ledger: The effects that the journal knows; None if it keeps none.
         keeps_outputs: Whether outputs stay whole, however large.
-        agent_effect: Returns what the agent did that a call with this idempotency key ran; None if
-            it ran none.
+        run_calls: What the log of its run knows of calls that wait or ran agents; None outside
+            a run.
         warned: Warnings that were emitted already.
         made: How many calls were made, by their id and arguments.
         asked: The user's questions about unsettled calls, by call id.
@@ -191,7 +192,7 @@ class ToolboxState:
     ledger: EffectLedger | None = None
     keeps_outputs: bool = False
     withheld: Withheld | None = None
-    agent_effect: Callable[[str], Effect | None] = lambda key: None
+    run_calls: RunCalls | None = None
     warned: set[str] = field(init=False)
     made: Counter[str] = field(init=False)
     asked: dict[str, PendingApproval] = field(init=False)
@@ -274,7 +275,7 @@ class ToolboxState:
         if withheld and call.name in withheld:
             found = None
         names = self.names_on_offer() if found is None else ()
-        return CallState(
+        made = CallState(
             call,
             turn=self.turn,
             found=found,
@@ -285,6 +286,9 @@ class ToolboxState:
             run_id=self.identity.run_id,
             step=self.step(),
         )
+        if found is not None and found.continues:
+            made.log = CallLog(self, made)
+        return made
 
     def identify(self, call: CallState) -> EffectClaim | None:
         """Return the identity of a call's effect, or None if its tool declares none."""

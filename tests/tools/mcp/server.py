@@ -143,6 +143,9 @@ def call(name, arguments, meta, send):
             return {"content": [text("it is broken")], "isError": True}
         case "show":
             return show(arguments["kind"])
+        case "quiz" | "greet":
+            found = ask(send)
+            return found and {"content": [text(json.dumps(found, sort_keys=True))]}
         case "put":
             log(arguments["text"])
             end(arguments["text"], send)
@@ -152,8 +155,27 @@ def call(name, arguments, meta, send):
     return {"content": [text("done")]}
 
 
+def ask(send):
+    """Ask the user, and return the answer; None if the call was cancelled meanwhile."""
+    field = {"name": {"type": "string"}}
+    params = {"message": "Who are you?", "requestedSchema": _schema(**field)}
+    send({"jsonrpc": "2.0", "id": "q", "method": "elicitation/create", "params": params})
+    for line in sys.stdin:
+        message = json.loads(line)
+        if message.get("method") == "notifications/cancelled":
+            log("cancelled")
+            return None
+        if message.get("id") == "q":
+            return message["result"]
+    return None
+
+
 def tools(params):
     listed = TOOLS
+    if "asks" in sys.argv:
+        reads = {"readOnlyHint": True}
+        quiz = {"name": "quiz", "inputSchema": _schema(), "annotations": reads}
+        listed = [quiz, {"name": "greet", "inputSchema": _schema()}]
     if times("changed"):
         listed = [t | {"description": "Does more."} if t["name"] == "note" else t for t in TOOLS]
     if times("emptied"):
@@ -197,7 +219,8 @@ def answer(message, send):
             result = {}
         case _:
             return _refusal(message, -32601, "there is no such method")
-    return {"jsonrpc": "2.0", "id": message["id"], "result": result}
+    # None if the call was cancelled.
+    return result and {"jsonrpc": "2.0", "id": message["id"], "result": result}
 
 
 def _refusal(message, code, said):

@@ -4,14 +4,16 @@ import pytest
 
 from upshot.contract import Effect
 from upshot.tools.mcp.connection import Line
-from upshot.tools.mcp.mcp_toolset import LineLost, exchange
+from upshot.tools.mcp.exchange import Exchange, LineLost
+from upshot.tools.mcp.server_requests import Abilities, ServerRequests
 
 
 async def test_nothing_is_sent_over_a_line_that_is_known_to_be_broken():
     line = Line(watched=True)
     line.drop()
     with pytest.raises(LineLost, match="the connection to the MCP server broke") as caught:
-        await exchange(line, "note", {}, None)
+        requests = ServerRequests("s", Abilities())
+        await Exchange(line, "note", {}, None, requests=requests, may_repeat=False).run()
     told = caught.value.to_tool_error(safe=False)
     assert (told.code, told.effect, told.retryable) == ("connection_lost", Effect.NONE, True)
 

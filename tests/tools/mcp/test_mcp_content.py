@@ -4,7 +4,7 @@ import pytest
 from mcp_types import CallToolResult
 
 from upshot.contract import Audio, Data, File, Image, Text
-from upshot.tools.mcp.mcp_toolset import read_error, read_result
+from upshot.tools.mcp.results import read_error, read_result
 
 
 def text(said):

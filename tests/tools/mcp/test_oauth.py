@@ -16,6 +16,7 @@ from upshot import OAuth, open_mcp
 from upshot.errors import Misuse
 from upshot.tools.mcp.connection import Connection
 from upshot.tools.mcp.server_address import describe_server
+from upshot.tools.mcp.server_requests import Abilities, ServerRequests
 
 
 class Realm:
@@ -127,7 +128,7 @@ async def test_a_user_signs_in_and_the_tools_are_listed():
 
 async def test_the_time_to_sign_in_is_not_the_server_s():
     server = describe_server(None, "http://127.0.0.1:9/mcp", env=None, cwd=None, headers=None)
-    connection = Connection(server, timeout_s=1)
+    connection = Connection(server, timeout_s=1, requests=ServerRequests("s", Abilities()))
     signed_in = asyncio.get_running_loop().create_future()
     connection.sign_in.is_open = True
     waiting = asyncio.ensure_future(connection.wait_for(signed_in, 0.001))

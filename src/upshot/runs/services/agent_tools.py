@@ -18,7 +18,7 @@ from upshot.errors import Misuse
 from upshot.runs.plan import OutputType
 from upshot.runs.run_context import current_run
 from upshot.state.run_effects import effect_of_child
-from upshot.tools.call_state import AgentWaits, running_call
+from upshot.tools.call_state import CallWaits, running_call
 from upshot.tools.definition.tool import Tool
 from upshot.tools.definition.tool_error import ToolError
 
@@ -96,7 +96,7 @@ class _AgentBody:
         """Run the agent, or resume its run, and return its answer.
 
         Raises:
-            AgentWaits: It waits for an answer.
+            CallWaits: It waits for an answer.
             ToolError: It did not complete.
         """
         link, agent = current_run.get(), self._agent
@@ -119,7 +119,7 @@ class _AgentBody:
             if result.taint is not None:
                 call.trust = UNTRUSTED
         if result.status is Status.INPUT_REQUIRED:
-            raise AgentWaits(result.pending)
+            raise CallWaits(result.pending)
         if not result.success:
             raise _error_of(agent, result)
         answer = cast("Json", result.content if result.output is None else result.output)

@@ -2,16 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from contextlib import nullcontext
 from functools import partial
 
 import msgspec
 
-from upshot.contract.base.enums import DeniedReason, Effect
-from upshot.contract.events import Event, ToolSettled, ToolStarted, Warned
+from upshot.contract.base.enums import DeniedReason, Effect, Origin
+from upshot.contract.base.json_values import to_free_json
+from upshot.contract.base.structs import Json
+from upshot.contract.error import RunWarning
+from upshot.contract.events import (
+    Event,
+    QuestionAnswered,
+    QuestionAsked,
+    ToolSettled,
+    ToolStarted,
+    Warned,
+)
 from upshot.contract.model_calls import ModelRequest, ModelResponse
+from upshot.contract.pending import PendingQuestion
 from upshot.contract.tool_calls import ToolCall
 from upshot.errors import Misuse
 from upshot.journal.shared import withdrawn_in
+from upshot.runs.callbacks import call, method
+from upshot.runs.engine_api.exceptions import signal_of
 from upshot.runs.plan import Plan
 from upshot.runs.resumption import restore
 from upshot.runs.run_context import RunContext, body_of
@@ -73,7 +88,7 @@ def _make_toolbox(context: RunContext) -> Toolbox:
         at_start=log.judge if has_judgement else None,
         repair=log.repair if any(tool.repair for tool in plan.tools) else None,
         spent=log.spent,
-        agent_effect=log.agent_effect,
+        run_calls=log,
         known_outcomes=None if recording is None else recording.known_outcomes(),
         earlier_may_work=plan.earlier_may_work,
         said=log.sayings,
@@ -176,6 +191,48 @@ class _RunLog:
     def agent_effect(self, key: str) -> Effect | None:
         """Return the worst effect of the child run with *key*, None if it never started."""
         return effect_of_child(self._context.state, self._context.info.run_id, key)
+
+    @property
+    def answers(self) -> Mapping[str, Json]:
+        """The answers to questions, by the id of the question."""
+        return self._context.state.answers_given
+
+    def saved(self, key: str) -> Json:
+        """Return what the body of the call with *key* saved, None for nothing."""
+        return self._context.state.saved.get(key)
+
+    async def ask_live(self, question: PendingQuestion) -> bool:
+        """Ask the user's host; returns whether it answered."""
+        context = self._context
+        ask, working = method(context.plan.host, "ask_user"), context.budget.working
+        if ask is None:
+            return False
+        text = f"{question.source}: {question.question}" if question.source else question.question
+        try:
+            with nullcontext() if working is None else working.asking():
+                answer, _ = to_free_json(await call(ask, text))
+        except Exception as error:
+            # A host that cannot ask fails no call: the question stays open.
+            if signal_of(error) is None:
+                message = f"host.ask_user raised {type(error).__name__}: {error}"
+                warning = RunWarning(code="host_failed", message=message, origin=Origin.HOST)
+                context.recorder.warn(warning)
+            return False
+        # Together, so that a question that nobody answers is not open.
+        context.recorder.emit(QuestionAsked(pending=question))
+        context.recorder.emit(QuestionAnswered(id=question.id, value=answer))
+        return True
+
+    async def ask_model(self, request: ModelRequest) -> ModelResponse:
+        """Ask the run's own model for an MCP server. Counts like any of its calls.
+
+        Raises:
+            Misuse: The run has no model.
+        """
+        plan = self._context.plan
+        if plan.model is None:
+            raise Misuse("the run has no model")
+        return await call_model(self._context, plan.model, request, purpose="sampling")
 
     def spent(self) -> str:
         """Return why no more calls may be made, such as a limit; "" if they may."""

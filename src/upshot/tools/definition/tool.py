@@ -326,6 +326,12 @@ class Tool(Generic[P, R_co]):
         except Exception:  # the function only has to cope with checked arguments
             return None
 
+    @cached_property
+    def continues(self) -> bool:
+        """Whether its body uses the log of its call (see ``execution.call_log``)."""
+        # A mark of the function, so that every copy of the tool has it.
+        return bool(getattr(self.body.function, "continues", False))
+
     def but(self, **changes: object) -> Tool[P, R_co]:
         """Return a copy of this tool with some fields changed, such as ``name``.
 

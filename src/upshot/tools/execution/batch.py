@@ -12,7 +12,7 @@ import msgspec
 
 from upshot.contract.events import ToolSettled
 from upshot.contract.tool_calls import ToolDenied, ToolFailure, ToolRecord, outcome_blocks_tool
-from upshot.tools.call_state import AgentWaits, CallState
+from upshot.tools.call_state import CallState, CallWaits
 from upshot.tools.execution.call_execution import run_call, verify_effect
 from upshot.tools.execution.executor import GRACE_S, Stopped
 from upshot.tools.execution.locks import Claim, Locks
@@ -295,7 +295,7 @@ class Batch:
                     call.turn.deduplication.begin(call)
                 try:
                     outcome = await run_call(self._state, call)
-                except AgentWaits as error:
+                except CallWaits as error:
                     call.waits, self._state.agents[call.call_id] = error.pending, call
                     return
                 # Settled already if a cancelled batch could not wait for it.

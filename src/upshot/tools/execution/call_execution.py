@@ -22,7 +22,7 @@ from upshot.contract.tool_calls import (
 from upshot.contract.tool_context import CancelToken, Progress, ToolContext, make_context
 from upshot.errors import JournalError
 from upshot.tools.artifacts import READER_NAME
-from upshot.tools.call_state import AgentWaits, CallState, running_call
+from upshot.tools.call_state import CallState, CallWaits, running_call
 from upshot.tools.definition.tool_options import ProcessLimits
 from upshot.tools.execution.effect_claim import refused_by_ledger, settlement_of
 from upshot.tools.execution.executor import (
@@ -60,7 +60,7 @@ async def run_call(state: ToolboxState, call: CallState) -> ToolOutcome:
 
     Raises:
         JournalError: The intent could not be logged; the body did not start.
-        AgentWaits: The body ran an agent, which waits for an answer.
+        CallWaits: The body waits for answers, or the agent does that it ran.
     """
     if state.held is not None:
         # The run is being released to another session, which will make this call.
@@ -74,7 +74,7 @@ async def run_call(state: ToolboxState, call: CallState) -> ToolOutcome:
     began = state.clock.monotonic()
     try:
         return await _mask_and_store(state, call, await _run_on(state, call))
-    except (JournalError, AgentWaits):
+    except (JournalError, CallWaits):
         raise
     except Exception as error:  # whatever fails, the call gets its one outcome
         elapsed_ms = round((state.clock.monotonic() - began) * 1000)
@@ -147,7 +147,7 @@ async def _run_once(state: ToolboxState, call: CallState) -> ToolOutcome:
         finally:
             running_call.reset(outer)
     is_abandoned = False
-    if isinstance(ending, Raised) and isinstance(ending.error, AgentWaits):
+    if isinstance(ending, Raised) and isinstance(ending.error, CallWaits):
         raise ending.error
     if isinstance(ending, Stopped):
         is_abandoned = not ending.ended

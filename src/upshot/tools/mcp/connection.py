@@ -29,10 +29,12 @@ from mcp import Client
 from mcp.client.stdio import get_default_environment
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.message import SessionMessage
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from upshot.contract.base.secrets import Secrets
 from upshot.tools.mcp.oauth import OAuth, SignInState
 from upshot.tools.mcp.server_address import Server
+from upshot.tools.mcp.server_requests import ServerRequests
 
 MAX_LINE_BYTES = 64 * 1024 * 1024
 """The size limit of one message; a longer one breaks the connection."""
@@ -312,6 +314,11 @@ class Line:
         """The SDK's client."""
         return self.ready.result()
 
+    @property
+    def is_legacy(self) -> bool:
+        """Whether its protocol version has sessions: one before 2026-07-28."""
+        return self.client.protocol_version not in MODERN_PROTOCOL_VERSIONS
+
     def drop(self) -> None:
         """Make its task close it."""
         self.broken = True
@@ -339,6 +346,7 @@ class Connection:
         server: Which server.
         timeout_s: Seconds that it may take to start and to complete the handshake.
         auth: What authorises requests over HTTP, None for nothing.
+        requests: Answers what the server asks.
 
     Attributes:
         secrets: Parts of the server's address and settings that must not appear in errors.
@@ -346,9 +354,15 @@ class Connection:
     """
 
     def __init__(
-        self, server: Server, *, timeout_s: float, auth: httpx2.Auth | OAuth | None = None
+        self,
+        server: Server,
+        *,
+        timeout_s: float,
+        auth: httpx2.Auth | OAuth | None = None,
+        requests: ServerRequests,
     ) -> None:
         self._server = server
+        self.requests = requests
         self.secrets: Secrets = server.secrets
         self.sign_in = SignInState()
         if isinstance(auth, OAuth):
@@ -448,7 +462,15 @@ class Connection:
                 line.stale = True
 
         # Cached lists, which the server may allow, must not hide a change of its tools.
-        return Client(transport, message_handler=listen, cache=None)  # pyright: ignore[reportArgumentType]  # the SDK does not export its own name for it
+        requests = self.requests
+        return Client(
+            transport,  # pyright: ignore[reportArgumentType]  # the SDK does not export its own name for it
+            message_handler=listen,
+            cache=None,
+            elicitation_callback=requests.elicit_live,
+            sampling_callback=requests.sample_live if requests.abilities.sampling else None,
+            list_roots_callback=requests.roots_live if requests.abilities.roots else None,
+        )
 
     def _stderr_tail(self) -> str:
         self._stderr.seek(0)

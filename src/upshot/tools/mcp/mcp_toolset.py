@@ -1,37 +1,20 @@
-"""McpTools: the tools of one MCP server, calls of them, and their results."""
+"""McpTools: the tools of one MCP server."""
 
 from __future__ import annotations
 
 import asyncio
-import base64
-import binascii
 import hashlib
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import TypeAlias, cast
 
-import msgspec
 from mcp import MCPError
-from mcp_types import (
-    CONNECTION_CLOSED,
-    INVALID_REQUEST,
-    AudioContent,
-    BlobResourceContents,
-    CallToolResult,
-    EmbeddedResource,
-    ImageContent,
-    ResourceLink,
-    TextContent,
-    TextResourceContents,
-)
 from mcp_types import Tool as Listed
 
 from upshot.contract.base.enums import Effect
 from upshot.contract.base.json_values import canonical_json
 from upshot.contract.base.structs import JsonObject
-from upshot.contract.message import Audio, Data, File, Image, Part, Text
 from upshot.contract.tool_context import ToolContext
 from upshot.errors import Misuse
 from upshot.tools.definition.body import usable_schema
@@ -39,205 +22,17 @@ from upshot.tools.definition.tool import Tool
 from upshot.tools.definition.tool_error import ToolError
 from upshot.tools.definition.tool_options import Trust
 from upshot.tools.mcp.connection import CannotConnect, Connection, Line
-
-_SUMMARY_CHARS = 200
-_Block: TypeAlias = TextContent | ImageContent | AudioContent | ResourceLink | EmbeddedResource
-
-
-def read_result(result: CallToolResult) -> object:
-    """Return the value of a result.
-
-    Returns:
-        Structured content as it is, if the other blocks only repeat it, as the protocol asks of
-        servers; otherwise with the other blocks under ``content``. Without structured content: one
-        text, all texts joined by line breaks, or a list of parts. None if the result is empty.
-    """
-    blocks = [block for block in result.content if not _repeats(block, result.structured_content)]
-    if result.structured_content is None:
-        return _join(blocks)
-    if not blocks:
-        return result.structured_content
-    return {"structured": result.structured_content, "content": _join(blocks)}
-
-
-def read_error(result: CallToolResult) -> str:
-    """Return the text of a result that is an error."""
-    texts = [block.text for block in result.content if isinstance(block, TextContent)]
-    if not texts and result.structured_content is not None:
-        texts = [msgspec.json.encode(result.structured_content).decode()]
-    return "\n".join(texts) or "The tool failed and gave no reason."
-
-
-def _join(blocks: Sequence[_Block]) -> object:
-    if not blocks:
-        return None
-    texts = [block.text for block in blocks if isinstance(block, TextContent)]
-    if len(texts) == len(blocks):
-        return "\n".join(texts)
-    return [_to_part(block) for block in blocks]
-
-
-def _repeats(block: _Block, structured: object) -> bool:
-    """Whether a text only repeats the structured content."""
-    if structured is None or not isinstance(block, TextContent):
-        return False
-    values: list[object] = [structured]
-    # A tool that returns no object has its value in the single field of an object; each item of a
-    # list may be a block of its own.
-    if isinstance(structured, dict):
-        fields = list(cast("JsonObject", structured).values())
-        if len(fields) == 1:
-            inner = fields[0]
-            values += [inner, *inner] if isinstance(inner, list) else [inner]
-    if block.text in values:
-        return True
-    try:
-        return msgspec.json.decode(block.text) in values
-    except (msgspec.DecodeError, RecursionError):  # not JSON, or nested too deeply
-        return False
-
-
-def _to_part(block: _Block) -> Part:
-    match block:
-        case TextContent():
-            return Text(block.text)
-        case ImageContent():
-            return Image(data=_decode(block.data), media_type=block.mime_type)
-        case AudioContent():
-            return Audio(data=_decode(block.data), media_type=block.mime_type)
-        case ResourceLink():
-            return File(
-                name=block.name,
-                url=block.uri,
-                media_type=block.mime_type or "",
-                size_bytes=block.size or 0,
-                summary=(block.description or "")[:_SUMMARY_CHARS],
-            )
-        case EmbeddedResource(resource=resource):
-            return _to_resource(resource)
-
-
-def _to_resource(resource: TextResourceContents | BlobResourceContents) -> Part:
-    kind = resource.mime_type or ""
-    if isinstance(resource, BlobResourceContents):
-        data = _decode(resource.blob)
-        return File(url=resource.uri, data=data, media_type=kind, size_bytes=len(data))
-    # As text, not as bytes, because a model reads it.
-    return Data({"uri": resource.uri, "text": resource.text}, media_type=kind or "text/plain")
-
-
-def _decode(text: str) -> bytes:
-    try:
-        return base64.b64decode(text)
-    except (binascii.Error, ValueError):
-        return b""
-
-
-CONNECTION_LOST = "connection_lost"
-_NOT_AVAILABLE = "not_available"
-# Error codes of JSON-RPC for a request that was not carried out.
-_REFUSED = frozenset({-32700, -32600, -32601, -32602})
-# Over HTTP, the SDK uses the other codes for an answer that it cannot read.
-_REFUSED_OVER_HTTP = frozenset({-32601, -32602})
-# The SDK's own messages; a server may use the same code for an error of its own.
-_CLOSED = "Connection closed"
-_SESSION_GONE = "Session terminated"
-
-
-class LineLost(Exception):
-    """The connection broke.
-
-    Attributes:
-        sent: Whether the call may have reached the server.
-    """
-
-    def __init__(self, *, sent: bool) -> None:
-        super().__init__("the connection to the MCP server broke")
-        self.sent = sent
-
-    def to_tool_error(self, *, safe: bool) -> ToolError:
-        """Return the error for the call's outcome; *safe* if twice is as good as once."""
-        if not self.sent:
-            return not_done(str(self), code=CONNECTION_LOST)
-        text = f"{self} during the call"
-        return ToolError(
-            text if safe else f"{text}; whether it took effect is unknown",
-            code=CONNECTION_LOST,
-            retryable=safe,
-        )
-
-
-async def reach(connection: Connection) -> Line:
-    """Return the line to the server.
-
-    Raises:
-        ToolError: The server cannot be reached; nothing was sent.
-    """
-    try:
-        return await connection.open()
-    except CannotConnect as error:
-        raise not_done(f"the MCP server cannot be reached: {error}") from error
-
-
-async def exchange(
-    line: Line, name: str, arguments: JsonObject, context: ToolContext[object]
-) -> object:
-    """Call a tool of the server.
-
-    Args:
-        line: The connection.
-        name: The server's own name of the tool.
-        arguments: Validated arguments.
-        context: Receives the server's progress.
-
-    Returns:
-        The tool's value. If the caller is cancelled, the server is notified.
-
-    Raises:
-        LineLost: The connection broke before the answer.
-        ToolError: The tool failed, or the server refused the call.
-    """
-
-    async def report(progress: float, total: float | None, message: str | None) -> None:
-        of = "" if total is None else f"/{total:g}"
-        context.progress(message or f"{progress:g}{of}", {"progress": progress, "total": total})
-
-    if line.broken:
-        raise LineLost(sent=False)
-    try:
-        result = await line.client.call_tool(name, dict(arguments), progress_callback=report)
-    except MCPError as error:
-        raise read_refusal(line, error) from error
-    return _read(result)
-
-
-def not_done(text: str, *, code: str = _NOT_AVAILABLE, retryable: bool = True) -> ToolError:
-    """Make the failure of a call that was never sent."""
-    return ToolError(text, code=code, retryable=retryable, effect=Effect.NONE)
-
-
-def read_refusal(line: Line, error: MCPError) -> LineLost | ToolError:
-    """Return what a protocol error means; drop the line if the error says that it is lost."""
-    if not line.watched and error.code == INVALID_REQUEST and error.message == _SESSION_GONE:
-        line.drop()
-        return LineLost(sent=False)
-    if error.code == CONNECTION_CLOSED and (not line.watched or error.message == _CLOSED):
-        line.drop()
-        return LineLost(sent=True)
-    message = error.message or f"the server refused the call with code {error.code}"
-    refused = _REFUSED if line.watched else _REFUSED_OVER_HTTP
-    return ToolError(message, effect=Effect.NONE if error.code in refused else None)
-
-
-def _read(result: CallToolResult) -> object:
-    if result.is_error:
-        raise ToolError(read_error(result))
-    return read_result(result)
-
+from upshot.tools.mcp.exchange import (
+    Exchange,
+    LineLost,
+    list_tools,
+    not_done,
+    reach,
+    read_refusal,
+)
 
 TOOL_CHANGED = "tool_changed"
 
-_MAX_PAGES = 100
 _MAX_NAME_CHARS = 64
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_-]")
 
@@ -369,6 +164,7 @@ class McpTools:
         async def call(context: ToolContext, arguments: JsonObject) -> object:
             return await self._call(name, arguments, context, safe=reads or idempotent)
 
+        setattr(call, "continues", True)  # noqa: B010  # a function has no such field to a type checker
         own_name = to_tool_name(terms.namespace, name)
         return Tool.from_schema(
             own_name,
@@ -394,7 +190,10 @@ class McpTools:
             line = await reach(self._connection)
             try:
                 await self._check(name, line)
-                return await exchange(line, name, arguments, context)
+                requests = self._connection.requests
+                return await Exchange(
+                    line, name, arguments, context, requests=requests, may_repeat=safe
+                ).run()
             except LineLost as lost:
                 # Only a call that was never sent, or is safe to repeat, is sent again; and only
                 # once, because it may be what crashes the server.
@@ -433,19 +232,6 @@ class McpTools:
         now = {one.name: _digest_of(one) for one in listed}
         self._changed = {name for name, then in self._digests.items() if now.get(name) != then}
         self._checked = line
-
-
-async def list_tools(line: Line) -> list[Listed]:
-    """Return all tools of a server, page by page."""
-    listed: list[Listed] = []
-    cursor: str | None = None
-    for _ in range(_MAX_PAGES):
-        page = await line.client.list_tools(cursor=cursor)
-        listed += page.tools
-        cursor = page.next_cursor
-        if not cursor:
-            break
-    return listed
 
 
 def to_tool_name(namespace: str, name: str) -> str:

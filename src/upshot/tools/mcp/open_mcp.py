@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from upshot.async_context import block
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     import httpx2
 
     from upshot.tools.mcp.mcp_toolset import McpTools
+    from upshot.tools.mcp.server_requests import Elicit, Sample
 
 
 @block("upshot.open_mcp(...)", "tools")
@@ -37,6 +39,9 @@ async def open_mcp(
     auth: OAuth | httpx2.Auth | None = None,
     trust: Trust | None = None,
     pins: Mapping[str, str] | None = None,
+    elicit: Elicit | None = None,
+    sampling: bool | Sample = False,
+    roots: Iterable[str | Path] | None = None,
 ) -> AsyncGenerator[McpTools]:
     """Open an MCP server's tools.
 
@@ -67,6 +72,12 @@ async def open_mcp(
             "untrusted" unless the server is *trusted*, and "" if it is.
         pins: The stored value of an earlier ``McpTools.pins``; a tool that is new or differs needs
             approval.
+        elicit: Answers a question of the server at once: with the fields of its form, "accept",
+            "decline" or "cancel", or with None if nobody can answer now. None leaves questions to
+            the run, which parks.
+        sampling: Whether the run's model replies to the server, under the run's budget, or a
+            function that replies to a ``ModelRequest``.
+        roots: The folders that the server is told to work on.
 
     Yields:
         The tool set, an iterable of tools, for use in the same event loop until the block ends.
@@ -89,6 +100,7 @@ async def open_mcp(
     try:
         from upshot.tools.mcp.connection import Connection
         from upshot.tools.mcp.mcp_toolset import McpTools, Terms
+        from upshot.tools.mcp.server_requests import Abilities, ServerRequests
     except ModuleNotFoundError as error:
         raise Misuse(need_of_extra("open_mcp", "mcp")) from error
     terms = Terms(
@@ -101,13 +113,20 @@ async def open_mcp(
         network=bool(server.url),
         pins=pins,
     )
-    connection = Connection(server, timeout_s=timeout_s, auth=auth)
+    requests = ServerRequests(namespace, Abilities(elicit, sampling, _folders(roots)))
+    connection = Connection(server, timeout_s=timeout_s, auth=auth, requests=requests)
     try:
         tools = McpTools(connection, terms)
         await _load(tools, namespace, server, connection.secrets)
         yield tools
     finally:
         await connection.aclose()
+
+
+def _folders(roots: Iterable[str | Path] | None) -> tuple[str, ...] | None:
+    if isinstance(roots, str | Path):
+        raise Misuse("open_mcp: roots= is a list of folders")
+    return None if roots is None else tuple(map(str, roots))
 
 
 async def _load(tools: McpTools, namespace: str, server: Server, secrets: Secrets) -> None:

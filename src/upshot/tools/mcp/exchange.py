@@ -1,0 +1,318 @@
+"""One call of a tool on an MCP server: its request, the server's questions, and its outcome."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import cast
+
+import anyio
+from mcp import MCPError
+from mcp_types import (
+    CONNECTION_CLOSED,
+    HEADER_MISMATCH,
+    INVALID_REQUEST,
+    URL_ELICITATION_REQUIRED,
+    CallToolResult,
+    ElicitationRequiredErrorData,
+    ElicitRequest,
+    InputRequest,
+    InputRequiredResult,
+    InputResponse,
+)
+from mcp_types import (
+    Tool as Listed,
+)
+from pydantic import ValidationError
+
+from upshot.contract.base.enums import Effect
+from upshot.contract.base.structs import Json, JsonObject
+from upshot.contract.tool_context import ToolContext
+from upshot.tools.call_state import running_call
+from upshot.tools.definition.tool_error import ToolError
+from upshot.tools.execution.call_log import CallLog
+from upshot.tools.mcp.connection import CannotConnect, Connection, Line
+from upshot.tools.mcp.results import read_error, read_result
+from upshot.tools.mcp.server_requests import (
+    CannotAnswer,
+    OpenCall,
+    ServerRequests,
+    input_requests,
+)
+
+CONNECTION_LOST = "connection_lost"
+_NOT_AVAILABLE = "not_available"
+# Error codes of JSON-RPC for a request that was not carried out.
+_REFUSED = frozenset({-32700, -32600, -32601, -32602})
+# Over HTTP, the SDK uses the other codes for an answer that it cannot read.
+_REFUSED_OVER_HTTP = frozenset({-32601, -32602})
+# The SDK's own messages; a server may use the same code for an error of its own.
+_CLOSED = "Connection closed"
+_SESSION_GONE = "Session terminated"
+_MOST_ROUNDS = 20
+# Between two requests of a call that the server only puts off: doubled each time.
+_SOON_S, _LATER_S = 0.05, 5.0
+_MAX_PAGES = 100
+
+
+class LineLost(Exception):
+    """The connection broke.
+
+    Attributes:
+        sent: Whether the call may have reached the server.
+    """
+
+    def __init__(self, *, sent: bool) -> None:
+        super().__init__("the connection to the MCP server broke")
+        self.sent = sent
+
+    def to_tool_error(self, *, safe: bool) -> ToolError:
+        """Return the error for the call's outcome; *safe* if twice is as good as once."""
+        if not self.sent:
+            return not_done(str(self), code=CONNECTION_LOST)
+        text = f"{self} during the call"
+        return ToolError(
+            text if safe else f"{text}; whether it took effect is unknown",
+            code=CONNECTION_LOST,
+            retryable=safe,
+        )
+
+
+async def reach(connection: Connection) -> Line:
+    """Return the line to the server.
+
+    Raises:
+        ToolError: The server cannot be reached; nothing was sent.
+    """
+    try:
+        return await connection.open()
+    except CannotConnect as error:
+        raise not_done(f"the MCP server cannot be reached: {error}") from error
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What a server needs to go on with a call.
+
+    Attributes:
+        requests: Its requests by its own keys; empty if the call is just to be made again later.
+        state: Its own note, which is sent back with the answers; None for none.
+        number: How many times it has asked in this call.
+        is_refusal: Whether it refused the call until the user has done something, and gets no
+            answer.
+    """
+
+    requests: dict[str, InputRequest]
+    state: str | None
+    number: int
+    is_refusal: bool = False
+
+    def to_json(self) -> Json:
+        """Return it for the log."""
+        requests = input_requests.dump_python(
+            self.requests, mode="json", by_alias=True, exclude_none=True
+        )
+        return {
+            "requests": requests,
+            "state": self.state,
+            "number": self.number,
+            "is_refusal": self.is_refusal,
+        }
+
+    @classmethod
+    def of(cls, saved: Json) -> _Asked | None:
+        """Return it from the log, None if there is none."""
+        if not isinstance(saved, dict) or "requests" not in saved:
+            return None
+        return cls(
+            requests=input_requests.validate_python(saved["requests"]),
+            state=cast("str | None", saved["state"]),
+            number=cast("int", saved["number"]),
+            is_refusal=bool(saved["is_refusal"]),
+        )
+
+
+class Exchange:
+    """One call of a tool.
+
+    Args:
+        line: The connection.
+        name: The server's own name of the tool.
+        arguments: Validated arguments.
+        context: Receives the server's progress.
+        requests: Answers what the server asks.
+        may_repeat: Whether the call may be made twice.
+    """
+
+    def __init__(
+        self,
+        line: Line,
+        name: str,
+        arguments: JsonObject,
+        context: ToolContext[object],
+        *,
+        requests: ServerRequests,
+        may_repeat: bool,
+    ) -> None:
+        self._line = line
+        self._name = name
+        self._arguments = arguments
+        self._context = context
+        self._requests = requests
+        call = running_call.get()
+        self._log: CallLog | None = None if call is None else call.log
+        self._open = OpenCall(self._log, may_repeat=may_repeat)
+
+    async def run(self) -> object:
+        """Make the call, or continue it.
+
+        Returns:
+            The tool's value. If the caller is cancelled, the server is notified.
+
+        Raises:
+            LineLost: The connection broke before the answer.
+            CallWaits: The server asks the user, and nobody can answer now.
+            ToolError: The tool failed, or the server refused the call.
+        """
+        asked = None if self._log is None else _Asked.of(self._log.saved)
+        result = await self._send(None, asked) if asked is None else await self._answer(asked)
+        while not isinstance(result, CallToolResult):
+            if result.number > _MOST_ROUNDS:
+                raise ToolError(f"the server asked more than {_MOST_ROUNDS} times")
+            if self._log is not None:
+                # From here on, nothing that the server did is lost or done twice after a crash.
+                await self._log.save(result.to_json())
+            result = await self._answer(result)
+        if result.is_error:
+            raise ToolError(read_error(result))
+        return read_result(result)
+
+    async def _answer(self, asked: _Asked) -> CallToolResult | _Asked:
+        """Send the server what it needs."""
+        if asked.requests:
+            try:
+                responses = await self._requests.answer(
+                    asked.requests, self._log, number=asked.number
+                )
+            except CannotAnswer as error:
+                raise ToolError(f"the server cannot go on: {error}") from error
+        else:
+            await anyio.sleep(min(_SOON_S * 2 ** min(asked.number, 8), _LATER_S))
+            responses = None
+        if self._line.broken:
+            raise LineLost(sent=False)
+        if self._log is not None:
+            await self._log.save(None)
+        try:
+            return await self._send(responses, asked)
+        except LineLost as lost:
+            if self._log is not None and not lost.sent:
+                await self._log.save(asked.to_json())
+            raise
+
+    async def _send(
+        self, responses: dict[str, InputResponse] | None, asked: _Asked | None
+    ) -> CallToolResult | _Asked:
+        if self._line.broken:
+            raise LineLost(sent=False)
+        number = 0 if asked is None else asked.number
+        if asked is None or asked.is_refusal:
+            responses, state = None, None
+        else:
+            state = asked.state
+        try:
+            try:
+                result = await self._request(responses, state)
+            except MCPError as error:
+                if error.code != HEADER_MISMATCH or self._line.is_legacy:
+                    raise
+                # The server refused it: the SDK lacks the current schema, from which it makes
+                # headers.
+                await list_tools(self._line)
+                result = await self._request(responses, state)
+        except MCPError as error:
+            if (needed := _read_needed(error, number)) is not None:
+                return needed
+            raise read_refusal(self._line, error) from error
+        if isinstance(result, InputRequiredResult):
+            return _Asked(result.input_requests or {}, result.request_state, number + 1)
+        return result
+
+    async def _request(
+        self, responses: dict[str, InputResponse] | None, state: str | None
+    ) -> CallToolResult | InputRequiredResult:
+        """Send the request, and wait for its result or until the call is parked."""
+        request = asyncio.ensure_future(
+            self._line.client.session.call_tool(
+                self._name,
+                dict(self._arguments),
+                progress_callback=self._report,
+                input_responses=responses,
+                request_state=state,
+                allow_input_required=True,
+            )
+        )
+        calls, parked = self._requests.calls, self._open.parked
+        calls.append(self._open)
+        try:
+            await asyncio.wait((request, parked), return_when=asyncio.FIRST_COMPLETED)
+            if request.done():
+                return request.result()
+            raise parked.result()
+        finally:
+            calls.remove(self._open)
+            if not request.done():
+                # The server is notified, and may still ask while it ends.
+                request.cancel()
+                await asyncio.wait((request,))
+
+    async def _report(self, progress: float, total: float | None, message: str | None) -> None:
+        of = "" if total is None else f"/{total:g}"
+        self._context.progress(
+            message or f"{progress:g}{of}", {"progress": progress, "total": total}
+        )
+
+
+def _read_needed(error: MCPError, number: int) -> _Asked | None:
+    """Return what the user must do before the server makes the call, None for another error."""
+    if error.code != URL_ELICITATION_REQUIRED:
+        return None
+    try:
+        data = ElicitationRequiredErrorData.model_validate(error.data)
+    except ValidationError:
+        return None
+    requests: dict[str, InputRequest] = {
+        f"url-{place}": ElicitRequest(params=one) for place, one in enumerate(data.elicitations)
+    }
+    return _Asked(requests, None, number + 1, is_refusal=True) if requests else None
+
+
+def not_done(text: str, *, code: str = _NOT_AVAILABLE, retryable: bool = True) -> ToolError:
+    """Make the failure of a call that was never sent."""
+    return ToolError(text, code=code, retryable=retryable, effect=Effect.NONE)
+
+
+def read_refusal(line: Line, error: MCPError) -> LineLost | ToolError:
+    """Return what a protocol error means; drop the line if the error says that it is lost."""
+    if not line.watched and error.code == INVALID_REQUEST and error.message == _SESSION_GONE:
+        line.drop()
+        return LineLost(sent=False)
+    if error.code == CONNECTION_CLOSED and (not line.watched or error.message == _CLOSED):
+        line.drop()
+        return LineLost(sent=True)
+    message = error.message or f"the server refused the call with code {error.code}"
+    refused = _REFUSED if line.watched else _REFUSED_OVER_HTTP
+    return ToolError(message, effect=Effect.NONE if error.code in refused else None)
+
+
+async def list_tools(line: Line) -> list[Listed]:
+    """Return all tools of a server, page by page."""
+    listed: list[Listed] = []
+    cursor: str | None = None
+    for _ in range(_MAX_PAGES):
+        page = await line.client.list_tools(cursor=cursor)
+        listed += page.tools
+        cursor = page.next_cursor
+        if not cursor:
+            break
+    return listed
