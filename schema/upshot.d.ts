@@ -329,9 +329,9 @@ export interface AgentSpec {
   artifacts?: string[];
   /**
    * Fields of the agent that cannot be stored and were left out: any of instructions, output_type,
-   * handoffs (if one has more than an id), observers, deciders, dependencies and compaction (if a
-   * function writes the summaries). A spec that omits more than observers does not run; to run it
-   * without those fields, set this to ().
+   * handoffs (if one has more than an id), observers, deciders, preparers, committers, dependencies
+   * and compaction (if a function writes the summaries). A spec that omits more than observers does
+   * not run; to run it without those fields, set this to ().
    * @defaultValue `[]`
    */
   omitted?: string[];

@@ -35,7 +35,9 @@ if TYPE_CHECKING:
     # Only annotations use the protocols, and nothing evaluates those: importing Agent stays cheap.
     from typing_extensions import TypeVar
 
+    from upshot.contract.model_calls import Request
     from upshot.contract.protocols import Decider, Engine, Model, Observer, Run, Tool
+    from upshot.contract.result import AgentResult
     from upshot.contract.tool_context import ToolContext
 
     T = TypeVar("T", default=str)
@@ -51,16 +53,19 @@ def _is_id(value: object) -> bool:
     return isinstance(value, str) and bool(value.strip())
 
 
-_LIST = ("tools", "handoffs", "observers", "deciders", "artifacts")
+_HOOKS = ("observers", "deciders", "preparers", "committers")
+_LIST = ("tools", "handoffs", *_HOOKS, "artifacts")
 # An output type has too many forms to list, so only plain values are refused.
 _NO_TYPES = (str, bytes, int, float, list, tuple, set)
 _STRING = Allowed("a string", (str,))
+_CALLED = Allowed("a function", methods=("__call__",))
 _ALLOWED = {
     "id": Allowed("a text that is not empty, such as Agent('support')", fits=_is_id),
     "model": Allowed("'provider:name' or a Model", (str,), methods=("call",)),
     "name": _STRING,
     "instructions": Allowed("a string, or a function of the run", (str,), methods=("__call__",)),
     **{name: Allowed(f"a list, {name}=[...]", items=ANYTHING) for name in _LIST},
+    **{name: Allowed(f"a list of functions, {name}=[...]", items=_CALLED) for name in _HOOKS[2:]},
     "artifacts": Allowed("a list of channels, artifacts=['notes']", items=_STRING),
     "output_type": Allowed("a type, a JSON Schema, or None for text", (object,), but=_NO_TYPES),
     "engine": Allowed(
@@ -80,6 +85,9 @@ _ALLOWED = {
 }
 
 Instructions: TypeAlias = "str | Prompt | Callable[[Run], str | Prompt | Awaitable[str | Prompt]]"
+# The board is upshot.Board, which this layer does not know.
+Preparer: TypeAlias = "Callable[[RunInfo, Request, Any], object]"
+Committer: TypeAlias = "Callable[[RunInfo, Request, AgentResult[Any]], Awaitable[None] | None]"
 # The parameter of ToolContext is the type of dependencies that a tool needs.
 DependentTool: TypeAlias = "Callable[Concatenate[ToolContext[Deps], ...], object]"
 # A plain function may take any parameters; the tool layer reads its signature.
@@ -107,6 +115,10 @@ class Agent(Generic[T, Deps], metaclass=ArgumentsMeta):
         handoffs: Agents that it may hand over to: a Handoff, an Agent or an id.
         observers: Notified of what happens, in this order.
         deciders: Asked, in this order, what to do with an attempt.
+        preparers: Called, in this order, with (info, request, board) before each attempt. Each may
+            change the board, for example to add what a search found, or return another one.
+        committers: Called, in this order and before those of the call, with (info, request, result)
+            when a run is to be committed.
         engine: Decides the next step; None is the loop engine.
         card: How it describes itself to other agents.
         budget: Its limits; None is the default budget.
@@ -142,6 +154,8 @@ class Agent(Generic[T, Deps], metaclass=ArgumentsMeta):
     handoffs: Iterable[Handoff | Agent[Any] | str] = ()
     observers: Iterable[Observer | object] = ()
     deciders: Iterable[Decider | object] = ()
+    preparers: Iterable[Preparer] = ()
+    committers: Iterable[Committer] = ()
     engine: Engine | None = None
     card: AgentCard | None = None
     budget: Budget | None = None
@@ -261,10 +275,7 @@ class Agent(Generic[T, Deps], metaclass=ArgumentsMeta):
         ):
             # Its filter may matter for safety, and the spec can store only the id.
             yield "handoffs"
-        if self.observers:
-            yield "observers"
-        if self.deciders:
-            yield "deciders"
+        yield from (name for name in _HOOKS if getattr(self, name))
         if self.dependencies is not None:
             yield "dependencies"
         compaction = self.compaction

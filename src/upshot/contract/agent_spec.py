@@ -217,9 +217,10 @@ class AgentSpec(Root, frozen=True, kw_only=True, metaclass=CheckedMeta):
             as in ``Compaction``; None for none.
         artifacts: Channels whose messages become artifacts of its results.
         omitted: Fields of the agent that cannot be stored and were left out: any of instructions,
-            output_type, handoffs (if one has more than an id), observers, deciders, dependencies
-            and compaction (if a function writes the summaries). A spec that omits more than
-            observers does not run; to run it without those fields, set this to ().
+            output_type, handoffs (if one has more than an id), observers, deciders, preparers,
+            committers, dependencies and compaction (if a function writes the summaries). A spec
+            that omits more than observers does not run; to run it without those fields, set this
+            to ().
     """
 
     id: str = ""

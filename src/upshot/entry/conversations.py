@@ -137,7 +137,7 @@ async def with_earlier_turns(plan: Plan, options: RunOptions, journal: Journal, 
     note = note_on_calls(earlier)
     earlier_messages = found.messages if part.sees else ()
     messages = with_outcomes(earlier_messages, plan.request)
-    is_prepared = plan.prepare is not None or plan.resume_from is not None
+    is_prepared = plan.is_prepared or plan.resume_from is not None
     is_named = (
         bool(earlier_messages)
         and messages is earlier_messages

@@ -87,7 +87,7 @@ async def replay_run(
         record = Recording(events, hidden)
         results = {child: await _result_of(child, opened, hidden) for child in record.children}
         given = {name: one for name, one in options.items() if name not in _OUTSIDE}
-        quiet = agent.but(observers=())
+        quiet = agent.but(observers=(), committers=())
         start = _Children(record, results).start
         plan = await plan_again(record.past, run_id, quiet, given, opened, child=start)
     if not getattr(plan.engine, "can_replay", True):

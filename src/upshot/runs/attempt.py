@@ -94,8 +94,8 @@ async def seed_board(
         board.extend((*earlier, plan.request.to_message()))
         for name, value in plan.request.inputs.items():
             board.set(name, value)
-    if plan.handoff_messages:
-        board.extend(plan.handoff_messages)
+    board.extend(plan.handoff_messages)
+    board = await _prepare(board, plan, info, wait)
     if feedback:
         board.append(Message("user", feedback))
     board.mark_seeded()
@@ -138,18 +138,35 @@ def without_orphans(messages: Sequence[Message]) -> Sequence[Message]:
     return messages if len(kept) == len(messages) else kept
 
 
+async def _prepare(board: Board, plan: Plan, info: RunInfo, wait: Wait) -> Board:
+    """Return the board after the agent's preparers."""
+    for preparer in plan.preparers:
+        name = f"the preparer {getattr(preparer, '__name__', type(preparer).__name__)}"
+        try:
+            made = await call(preparer, info, plan.request, board, wait=wait)
+        except Exception as error:
+            blame(error, name, info.run_id)
+            raise
+        board = board if made is None or made is board else _to_board(made, name)
+    return board
+
+
 async def _call_seeder(prepare: Seeder, info: RunInfo, request: Request, *, wait: Wait) -> Board:
     try:
         made = await call(prepare, info, request, wait=wait)
     except Exception as error:
         blame(error, "prepare", info.run_id)
         raise
+    return _to_board(made, "prepare")
+
+
+def _to_board(made: Any, by: str) -> Board:
     if isinstance(made, Board):
         # A copy: a seeder may return one board every time, and attempts must not share changes.
         return made.apart() if type(made) is Board else made
     if method(made, "snapshot") is None:
         what = "None" if made is None else f"a value of type {type(made).__name__}"
-        raise ValueError(f"prepare returned {what}: return the Board that the run must start with")
+        raise ValueError(f"{by} returned {what}: return the Board that the run must start with")
     return Board.restore(made.snapshot())
 
 

@@ -16,7 +16,7 @@ import msgspec
 from msgspec.structs import replace
 
 from upshot.clock import SYSTEM_CLOCK
-from upshot.contract.agent import Agent, DependencyFactory, ToolItem
+from upshot.contract.agent import Agent, DependencyFactory, Preparer, ToolItem
 from upshot.contract.agent_spec import AgentSpec, Handoff, RunInfo
 from upshot.contract.base.checks import (
     ANYTHING,
@@ -436,6 +436,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     deciders: tuple[object, ...] = ()
     committers: tuple[Committer, ...] = ()
     prepare: Seeder | None = None
+    preparers: tuple[Preparer, ...] = ()
     history: Sequence[Message] = ()
     taint: TaintOrigin | None = None
     handoff_messages: Sequence[Message] = ()
@@ -473,6 +474,11 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     conflict: AgentError | None = None
     summariser: Model | Callable[..., Any] | None = None
     compacted: tuple[Compacted, Sequence[Message]] | None = None
+
+    @property
+    def is_prepared(self) -> bool:
+        """Whether a function of the user's makes or changes the board of each attempt."""
+        return self.prepare is not None or bool(self.preparers)
 
     @property
     def dependency_factory(self) -> DependencyFactory[Any] | None:

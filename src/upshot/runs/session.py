@@ -329,7 +329,7 @@ class Session:
         self._leave_parent: Callable[[], None] | None = None
         self._has_hooks = bool(plan.observers or plan.deciders or plan.committers)
         # Whether the run has no hooks and no host: only the engine's own code runs in it.
-        self._is_alone = not self._has_hooks and plan.host is None and plan.prepare is None
+        self._is_alone = not self._has_hooks and plan.host is None and not plan.is_prepared
         self.context.look_for_interrupt = self._host.look
         if plan.budget.scope == "conversation":
             count_conversation(self.context)
