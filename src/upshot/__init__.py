@@ -302,6 +302,7 @@ with lazy_imports(globals()):
     )
     from upshot.tools.mcp.oauth import OAuth as OAuth
     from upshot.tools.mcp.open_mcp import open_mcp as open_mcp
+    from upshot.tools.mcp.server_file import open_mcp_servers as open_mcp_servers
     from upshot.runs.services.memory import memory_tools as memory_tools
     from upshot.tools.skills import load_skills as load_skills
     from upshot.tools.toolbox import Toolbox as Toolbox

@@ -81,4 +81,5 @@ with lazy_imports(globals()):
     from upshot.tools.mcp.mcp_toolset import McpTools as McpTools
     from upshot.tools.mcp.oauth import OAuth as OAuth
     from upshot.tools.mcp.open_mcp import open_mcp as open_mcp
+    from upshot.tools.mcp.server_file import open_mcp_servers as open_mcp_servers
     from upshot.tools.toolbox import DryRun as DryRun, Toolbox as Toolbox
