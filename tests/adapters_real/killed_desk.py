@@ -58,6 +58,16 @@ def pydantic_ai_engine(base_url, refund):
     return as_engine(NativeAgent(model, tools=[refund]))
 
 
+def openai_agents_engine(base_url, refund):
+    from agents import Agent as NativeAgent
+    from agents import OpenAIChatCompletionsModel, function_tool
+    from openai import AsyncOpenAI
+
+    client = AsyncOpenAI(base_url=base_url, api_key="no-key", max_retries=0)
+    model = OpenAIChatCompletionsModel(model="gpt-5", openai_client=client)
+    return as_engine(NativeAgent(name="theirs", model=model, tools=[function_tool(refund)]))
+
+
 def langgraph_engine(base_url, refund):
     from langchain.agents import create_agent
     from langchain_openai import ChatOpenAI
@@ -99,6 +109,7 @@ def one_node_tools_engine(base_url, refund):
 
 ENGINES = {
     "pydantic_ai": pydantic_ai_engine,
+    "openai_agents": openai_agents_engine,
     "langgraph": langgraph_engine,
     "langgraph_tools": langgraph_tools_engine,
     "one_node_tools": one_node_tools_engine,

@@ -124,6 +124,9 @@ class EngineCalls:
             if reported is None or reported.code is ErrorCode.INTERNAL:
                 raise
             raise Failed(reported) from error
+        if self.stop is not None:
+            # The library made something else of it.
+            raise self.stop
         self.warn_of_unreported()
         return returned
 

@@ -20,9 +20,9 @@ def as_engine(
     """Make an engine of an agent of another library: ``Agent("desk", engine=as_engine(theirs))``.
 
     Args:
-        agent: An ``Agent`` of Pydantic AI; a compiled graph of LangGraph, such as an agent of
-            LangChain; or a function that makes such a graph from the run's tools, a list of
-            LangChain tools. A graph can get the run's tools in no other way.
+        agent: An ``Agent`` of Pydantic AI or of the OpenAI Agents SDK; a compiled graph of
+            LangGraph, such as an agent of LangChain; or a function that makes such a graph from the
+            run's tools, a list of LangChain tools. A graph can get the run's tools in no other way.
         reads: The names of the agent's own tools that only read, so that an interrupted call may be
             repeated. All others count as tools that write.
         prices: The prices of the agent's models, by "provider:model"; they win over the public
@@ -35,14 +35,18 @@ def as_engine(
         from upshot.adapters.pydantic_ai_engine import PydanticAIEngine
 
         return PydanticAIEngine(agent, reads=reads, prices=prices)
+    if _is_of(agent, "agents", "Agent"):
+        from upshot.adapters.openai_agents_engine import OpenAIAgentsEngine
+
+        return OpenAIAgentsEngine(agent, reads=reads, prices=prices)
     is_factory = callable(agent) and not isinstance(agent, type)
     if _is_of(agent, "langgraph", "Pregel") or is_factory:
         from upshot.adapters.langgraph_engine import LangGraphEngine
 
         return LangGraphEngine(agent, reads=reads, prices=prices)
     raise Misuse(
-        "as_engine takes an Agent of Pydantic AI, a compiled graph of LangGraph or a function that "
-        f"makes one of a list of tools, not {kind_of(agent)}"
+        "as_engine takes an Agent of Pydantic AI or OpenAI Agents, a compiled graph of LangGraph, "
+        f"or a function that makes one of a list of tools, not {kind_of(agent)}"
     )
 
 

@@ -12,8 +12,9 @@ from typing import Final
 
 from upshot.adapters.findings import Findings, find_failure, to_pending
 from upshot.contract.base.enums import DeniedReason, Effect, ErrorCode, Role
-from upshot.contract.base.structs import Json
+from upshot.contract.base.structs import Json, Local
 from upshot.contract.message import Message, Reasoning
+from upshot.contract.model_calls import ModelResponse
 from upshot.contract.result import AgentResult
 from upshot.contract.tool_calls import (
     ToolCall,
@@ -22,6 +23,7 @@ from upshot.contract.tool_calls import (
     ToolFailure,
     ToolOutcome,
 )
+from upshot.contract.usage import Usage
 from upshot.native.objects import (
     as_arguments,
     as_count,
@@ -49,6 +51,7 @@ _CODES: Final = {
 }
 _CALLS: Final = frozenset({"tool_call_item", "handoff_call_item"})
 _OUTPUTS: Final = frozenset({"tool_call_output_item", "handoff_output_item"})
+_ITEMS: Final = {"message": "message_output_item", "reasoning": "reasoning_item"}
 # The only sign of a failed or refused call is one of these texts as its output.
 _FAILED: Final = "An error occurred while running the tool. Please try again."
 _NOT_APPROVED: Final = "Tool execution was not approved."
@@ -66,18 +69,57 @@ def from_openai_agents(native: object) -> AgentResult[Json]:
         facts that *native* lacks, such as the finish reason. Never raises.
     """
     if isinstance(native, BaseException):
-        findings = find_failure(native, _CODES)
-        run = look_up(native, "run_data")
-        if run is not None:
-            findings.unknown.discard("messages")
-            _add_run(findings, run)
-        return findings.to_result()
+        return to_failure(native).to_result()
     findings = Findings(raw=native, output=look_up(native, "final_output"))
     _add_run(findings, native)
     for item in as_items(look_up(native, "interruptions")):
-        call = _call(look_up(item, "raw_item"))
+        call = read_call(look_up(item, "raw_item"))
         findings.pending.append(to_pending(call, as_text(look_up(item, "tool_name"))))
     return findings.to_result()
+
+
+def to_failure(exception: BaseException) -> Findings:
+    """Read an exception of a model call or a run; never raises."""
+    findings = find_failure(exception, _CODES)
+    run = look_up(exception, "run_data")
+    if run is not None:
+        findings.unknown.discard("messages")
+        _add_run(findings, run)
+    return findings
+
+
+def read_reply(response: object, model: str) -> ModelResponse:
+    """Read a ``ModelResponse`` of the model called *model*; never raises."""
+    findings = Findings(raw=response)
+    turn = _Turn(findings)
+    for raw in as_items(look_up(response, "output")):
+        kind = as_text(look_up(raw, "type"))
+        item = _ITEMS.get(kind, "tool_call_item" if kind.endswith("_call") else "")
+        turn.add_item({"type": item, "raw_item": raw})
+    turn.close()
+    parts = findings.messages[0].parts if findings.messages else ()
+    calls = findings.messages[0].tool_calls if findings.messages else ()
+    known = find_texts(response, request_id="request_id", response_id="response_id")
+    return ModelResponse(
+        parts=(*(one for one in parts if not isinstance(one, ToolCall)), *calls),
+        usage=usage_of(look_up(response, "usage"), calls=1),
+        provider_data={"model": model, **known},
+        local=Local(raw=response),
+    )
+
+
+def usage_of(usage: object, *, calls: int) -> Usage:
+    """Read a ``Usage``."""
+    return find_usage(
+        usage,
+        calls=calls,
+        input_tokens="input_tokens",
+        output_tokens="output_tokens",
+        total_tokens="total_tokens",
+        cache_read_tokens="input_tokens_details.cached_tokens",
+        cache_write_tokens="input_tokens_details.cache_write_tokens",
+        reasoning_tokens="output_tokens_details.reasoning_tokens",
+    )
 
 
 def _add_run(findings: Findings, run: object) -> None:
@@ -89,16 +131,8 @@ def _add_run(findings: Findings, run: object) -> None:
         turn.add_item(item)
     turn.close()
     usage = look_up(run, "context_wrapper", "usage")
-    findings.usage = find_usage(
-        usage,
-        calls=as_count(look_up(usage, "requests")) or len(replies),
-        input_tokens="input_tokens",
-        output_tokens="output_tokens",
-        total_tokens="total_tokens",
-        cache_read_tokens="input_tokens_details.cached_tokens",
-        cache_write_tokens="input_tokens_details.cache_write_tokens",
-        reasoning_tokens="output_tokens_details.reasoning_tokens",
-    )
+    calls = as_count(look_up(usage, "requests")) or len(replies)
+    findings.usage = usage_of(usage, calls=calls)
     findings.agent_id = as_text(look_up(run, "last_agent", "name"))
     findings.provider_data = {
         # The agent has the name of its model, or the model itself.
@@ -144,7 +178,7 @@ class _Turn:
             self.close()
             self._add_output(item, raw)
         elif kind in _CALLS:
-            self._calls.append(_call(raw))
+            self._calls.append(read_call(raw))
         elif kind == "reasoning_item":
             self._thoughts.append(_thought(raw))
         elif kind == "message_output_item":
@@ -171,7 +205,7 @@ class _Turn:
         self._findings.outcomes.append(_outcome(ident, name, output))
 
 
-def _call(raw: object) -> ToolCall:
+def read_call(raw: object) -> ToolCall:
     """Return a call of a function, of a handoff, or of a tool that the provider hosts."""
     return ToolCall(
         as_text(look_up(raw, "call_id")) or as_text(look_up(raw, "id")),
