@@ -39,7 +39,15 @@ from upshot.engines.machine.expressions import (
     Formula,
     Items,
 )
-from upshot.engines.machine.machine import Each, Machine, Retrying, State, Task, Transition
+from upshot.engines.machine.machine import (
+    Each,
+    Machine,
+    Retrying,
+    State,
+    Task,
+    Transition,
+    Vote,
+)
 from upshot.engines.machine.machine_schema import SPEC, TASKS, check_form
 from upshot.errors import Misuse
 from upshot.tools.definition.cel import BadExpression
@@ -300,6 +308,9 @@ class _Reader:
         each = self._each(items) if "foreach" in items else None
         names = () if each is None else (each.name,)
         given = self._input(items["input"], _input_kind(table), names) if "input" in items else None
+        if each is not None and "vote" in items:
+            wanted = "one of the two: a machine inside the foreach may vote"
+            self._add_fault(table.marks["vote"], "'vote' beside 'foreach'", wanted, "type")
         retry = _retry(items.get("retry"))
         members = _table(items.get("parallel")).items
         return State(
@@ -308,6 +319,7 @@ class _Reader:
             is_final=_text(items.get("type")) == "final",
             task=self._task(table, given, retry),
             each=each,
+            vote=self._vote(_table(items["vote"])) if "vote" in items else None,
             members={
                 member: task
                 for member, inner in members.items()
@@ -332,6 +344,18 @@ class _Reader:
             self._add_fault(key.mark, found, f"a key, such as {name}.id", "expression")
         nothing = Expression("[]", items["foreach"].mark)
         return Each(listed or nothing, name, key, _count(items.get("at_once")))
+
+    def _vote(self, table: Table) -> Vote:
+        items = table.items
+        by = self._expression(items["by"]) if "by" in items else None
+        if by is not None and "output" not in by.reads:
+            found = f"the expression {by.source.strip()!r}, which does not read the output"
+            self._add_fault(by.mark, found, "what is compared, such as output.label", "expression")
+        lead, at_most = _count(items.get("lead")) or 2, _count(items.get("at_most")) or 9
+        if at_most < lead:
+            mark = items["at_most"].mark if "at_most" in items else items["lead"].mark
+            self._add_fault(mark, f"at_most {at_most}", f"{lead} or more, as lead says", "type")
+        return Vote(lead, at_most, by, _count(items.get("at_once")))
 
     def _input(self, piece: Piece, taker: str, names: Sequence[str] = ()) -> Formula | None:
         """Read the input of the work *taker*; reports what it cannot accept."""

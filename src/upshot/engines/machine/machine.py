@@ -93,6 +93,23 @@ class Each:
 
 
 @dataclass(frozen=True)
+class Vote:
+    """A ``vote``: the same work until one answer leads.
+
+    Attributes:
+        lead: By how many votes it must lead.
+        at_most: How often the work is done at most.
+        by: Returns what is compared, from the output; None compares the whole output.
+        at_once: The maximum number at the same time, None for as many as could decide it.
+    """
+
+    lead: int
+    at_most: int
+    by: Expression | None = None
+    at_once: int | None = None
+
+
+@dataclass(frozen=True)
 class State:
     """One state.
 
@@ -102,6 +119,7 @@ class State:
         is_final: Whether the machine ends in it.
         task: Its work, None for nothing, or for members or a question.
         each: The items to do it for; None for once.
+        vote: When its answer is decided by votes; None for never.
         members: Work that is done at the same time, by name.
         wait: The name of a question to the user, "" for none.
         input: The input of the question.
@@ -117,6 +135,7 @@ class State:
     is_final: bool = False
     task: Task | None = None
     each: Each | None = None
+    vote: Vote | None = None
     members: Mapping[str, Task] = field(default_factory=dict[str, Task])
     wait: str = ""
     input: Formula | None = None

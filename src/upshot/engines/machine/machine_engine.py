@@ -25,11 +25,12 @@ from upshot.contract.result import OUTPUT_VAR, AgentResult
 from upshot.contract.run_control import Checkpoint
 from upshot.engines.common import ask_about, asked_in, hand_over, warn_of_unread
 from upshot.engines.graph.branches import Change
-from upshot.engines.machine.machine import Machine, Retrying, State, Task
+from upshot.engines.machine.machine import Machine, Retrying, State, Task, Vote
 from upshot.engines.machine.machine_hooks import MachineContext, MachineHooks
 from upshot.engines.machine.resolver import MachineAgent, Resolver
 from upshot.engines.machine.state_outcome import NOTHING, Outcome, Unhandled, summed
 from upshot.engines.machine.variables import Variables
+from upshot.engines.machine.voting import Tally
 from upshot.engines.walk import Visits, Walk, together
 from upshot.errors import Misuse
 from upshot.native.returned import coerce_result
@@ -301,6 +302,8 @@ class MachineWalk:
             return await self._wait_for(state, key, scope)
         if state.each is not None and state.task is not None:
             return await self._for_each(state, state.task, key, scope)
+        if state.vote is not None and state.task is not None:
+            return await self._vote(state, state.task, state.vote, key, scope)
         if state.members:
             return await self._run_members(state, key, scope)
         if state.task is None:
@@ -362,6 +365,52 @@ class MachineWalk:
             for number, (name, one, asked) in enumerate(zip(names, scopes, given, strict=True))
         ]
         return await _gather(works, names if is_keyed else None, at_once=each.at_once)
+
+    async def _vote(
+        self, state: State, task: Task, vote: Vote, key: str, scope: Variables
+    ) -> Outcome:
+        """Do *task* until one of its answers leads; a failure is no vote.
+
+        Returns:
+            The first outcome with the answer that leads, or the last failure if there is no answer.
+
+        Raises:
+            Failed: No answer leads after the last vote; code dead_end.
+        """
+        tally, place = Tally(vote.lead), f"{self.prefix}{state.name}"
+        outcomes, failures, asked = list[tuple[Json, Outcome]](), list[Outcome](), 0
+        while more := min(tally.needed, vote.at_most - asked):
+            numbers = range(asked + 1, asked + more + 1)
+            works = [self._cast_vote(task, f"{key}/vote-{n}", scope, place, n) for n in numbers]
+            asked += more
+            for outcome in await together(works, at_once=vote.at_once):
+                if outcome.error is not None:
+                    failures.append(outcome)
+                    continue
+                seen = scope.but("output", outcome.payload)
+                value = outcome.payload if vote.by is None else vote.by.value(seen)
+                tally.add(to_free_json(value)[0])
+                outcomes.append((value, outcome))
+        if not outcomes:
+            return failures[-1].named(f"vote {asked}")
+        if tally.needed:
+            message = f"no answer leads by {vote.lead} after {asked} votes: {tally}"
+            raise Failed(ErrorCode.DEAD_END, message)
+        return next(outcome for value, outcome in outcomes if tally.is_leading(value))
+
+    async def _cast_vote(
+        self, task: Task, key: str, scope: Variables, state: str, number: int
+    ) -> Outcome:
+        """Do the work of a vote, as a step of its own; a failure is a vote that is not counted."""
+        made: list[Outcome] = []
+
+        async def body() -> dict[str, object]:
+            outcome = await self._try(task, key, scope, f"{state}/vote {number}")
+            made.append(outcome)
+            return outcome.to_form()
+
+        form: Any = await self.walk.host.step(key, Effect.WRITE, body, idempotent=True)
+        return made[0] if made else Outcome.read(form)
 
     async def _run_members(self, state: State, key: str, scope: Variables) -> Outcome:
         works = [

@@ -39,6 +39,7 @@ _BESIDE: dict[str, tuple[str, ...]] = {
     "as": ("foreach",),
     "key": ("foreach",),
     "at_once": ("foreach",),
+    "vote": TASKS,
     "retry": (*TASKS, "parallel"),
     "input": _WORKS,
 }
@@ -126,6 +127,7 @@ _STATE: dict[str, Any] = {
     "at_once": _typed(
         "integer", "How many items at most at the same time. Default: all.", minimum=1
     ),
+    "vote": _ref("vote"),
     "parallel": _typed(
         "object",
         "What is done at the same time, by name; the output is a mapping.",
@@ -249,6 +251,25 @@ _DEFINITIONS: dict[str, Any] = {
             ),
         },
         {"required": ["max_attempts"]},
+    ),
+    "vote": _object(
+        "a vote",
+        "The work is done until one answer has enough votes more than any other.",
+        {
+            "lead": _typed("integer", "How many votes more. Default: 2.", minimum=1),
+            "at_most": _typed(
+                "integer", "How often the work is done at most. Default: 9.", minimum=1
+            ),
+            "by": _typed(
+                "string",
+                "What is compared, such as output.label. Default: the whole output.",
+            ),
+            "at_once": _typed(
+                "integer",
+                "How often at most at the same time. Default: as often as could decide it.",
+                minimum=1,
+            ),
+        },
     ),
     "transition": _object(
         "a transition",
