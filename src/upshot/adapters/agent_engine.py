@@ -248,8 +248,8 @@ class AgentWork:
             text = form if isinstance(form, str) else encode_text(form)
             question = f"May {call.name} be called with {text}?"
             try:
-                said = await self._host.ask_user(question, choices=_YES, key=key)
-                answers[key] = said == _YES[0]
+                answer = await self._host.ask_user(question, choices=_YES, key=key)
+                answers[key] = answer == _YES[0]
             except Parked as parked:
                 waits += parked.pending
         if waits:
