@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable
 from dataclasses import dataclass
-from typing import cast
+from typing import TypeVar, cast
 
 import anyio
 from mcp import MCPError
@@ -39,6 +40,8 @@ from upshot.tools.mcp.server_requests import (
     ServerRequests,
     input_requests,
 )
+
+T = TypeVar("T")
 
 CONNECTION_LOST = "connection_lost"
 _NOT_AVAILABLE = "not_available"
@@ -161,7 +164,7 @@ class Exchange:
         self._requests = requests
         call = running_call.get()
         self._log: CallLog | None = None if call is None else call.log
-        self._open = OpenCall(self._log, may_repeat=may_repeat)
+        self._may_repeat = may_repeat
 
     async def run(self) -> object:
         """Make the call, or continue it.
@@ -242,7 +245,7 @@ class Exchange:
         self, responses: dict[str, InputResponse] | None, state: str | None
     ) -> CallToolResult | InputRequiredResult:
         """Send the request, and wait for its result or until the call is parked."""
-        request = asyncio.ensure_future(
+        return await in_call(
             self._line.client.session.call_tool(
                 self._name,
                 dict(self._arguments),
@@ -250,27 +253,44 @@ class Exchange:
                 input_responses=responses,
                 request_state=state,
                 allow_input_required=True,
-            )
+            ),
+            self._requests,
+            may_repeat=self._may_repeat,
         )
-        calls, parked = self._requests.calls, self._open.parked
-        calls.append(self._open)
-        try:
-            await asyncio.wait((request, parked), return_when=asyncio.FIRST_COMPLETED)
-            if request.done():
-                return request.result()
-            raise parked.result()
-        finally:
-            calls.remove(self._open)
-            if not request.done():
-                # The server is notified, and may still ask while it ends.
-                request.cancel()
-                await asyncio.wait((request,))
 
     async def _report(self, progress: float, total: float | None, message: str | None) -> None:
         of = "" if total is None else f"/{total:g}"
         self._context.progress(
             message or f"{progress:g}{of}", {"progress": progress, "total": total}
         )
+
+
+async def in_call(request: Awaitable[T], requests: ServerRequests, *, may_repeat: bool) -> T:
+    """Return the result of a request, during which the server may ask.
+
+    Args:
+        request: The request.
+        requests: Answers the server.
+        may_repeat: Whether the request may be cut off and made again.
+
+    Raises:
+        CallWaits: The server asks the user, and nobody can answer now.
+    """
+    call = running_call.get()
+    opened = OpenCall(None if call is None else call.log, may_repeat=may_repeat)
+    sent, parked = asyncio.ensure_future(request), opened.parked
+    requests.calls.append(opened)
+    try:
+        await asyncio.wait((sent, parked), return_when=asyncio.FIRST_COMPLETED)
+        if sent.done():
+            return sent.result()
+        raise parked.result()
+    finally:
+        requests.calls.remove(opened)
+        if not sent.done():
+            # The server is notified, and may still ask while it ends.
+            sent.cancel()
+            await asyncio.wait((sent,))
 
 
 def _read_needed(error: MCPError, number: int) -> _Asked | None:

@@ -15,6 +15,7 @@ from mcp_types import Tool as Listed
 from upshot.contract.base.enums import Effect
 from upshot.contract.base.json_values import canonical_json
 from upshot.contract.base.structs import JsonObject
+from upshot.contract.message import Message
 from upshot.contract.tool_context import ToolContext
 from upshot.errors import Misuse
 from upshot.tools.definition.body import usable_schema
@@ -30,6 +31,7 @@ from upshot.tools.mcp.exchange import (
     reach,
     read_refusal,
 )
+from upshot.tools.mcp.resources import Resources
 
 TOOL_CHANGED = "tool_changed"
 
@@ -50,6 +52,7 @@ class Terms:
         trust: The label of the results.
         network: Whether the server itself is reached over the network.
         pins: The accepted versions of the tools, by name; None accepts any.
+        resources: Whether there are tools that read the server's resources.
     """
 
     namespace: str
@@ -60,6 +63,7 @@ class Terms:
     trust: Trust
     network: bool
     pins: Mapping[str, str] | None
+    resources: bool = False
 
     def takes(self, name: str) -> bool:
         """Return whether the tool that the server calls *name* is included."""
@@ -80,6 +84,7 @@ class McpTools:
         self._changed: set[str] = set()
         self._checked: Line | None = None
         self._comparing = asyncio.Lock()
+        self._resources = Resources(connection, terms.namespace, terms.trust)
 
     def __repr__(self) -> str:
         return f"McpTools({list(self._tools)})"
@@ -111,6 +116,42 @@ class McpTools:
         """
         return frozenset(self._own_names[name] for name in self._changed)
 
+    async def resources(self) -> list[JsonObject]:
+        """Return the server's resources as it describes them, and templates of their addresses.
+
+        Raises:
+            ToolError: The server cannot be reached, or refuses.
+        """
+        return await self._resources.list()
+
+    async def resource(self, uri: str) -> Message:
+        """Return a resource as a message of the user, for a ``Request``.
+
+        Unless the server is trusted, it taints the run that reads it.
+
+        Raises:
+            ToolError: The server cannot be reached, or refuses.
+        """
+        return await self._resources.message(uri)
+
+    async def prompts(self) -> list[JsonObject]:
+        """Return the server's prompts as it describes them.
+
+        Raises:
+            ToolError: The server cannot be reached, or refuses.
+        """
+        return await self._resources.prompts()
+
+    async def prompt(self, name: str, arguments: Mapping[str, str] | None = None) -> list[Message]:
+        """Return the messages of a prompt.
+
+        Unless the server is trusted, they taint the run that reads them.
+
+        Raises:
+            ToolError: The server cannot be reached, or refuses.
+        """
+        return await self._resources.prompt(name, arguments or {})
+
     async def load(self) -> None:
         """List the server's tools.
 
@@ -133,11 +174,23 @@ class McpTools:
             if self._terms.takes(one.name):
                 self._add(one)
         self._checked = line
+        if self._terms.resources and line.client.server_capabilities.resources is not None:
+            self._add_resource_tools()
         if not self._tools and self._terms.include is not None:
             names = ", ".join(one.name for one in listed) or "none"
             raise Misuse(
                 f"open_mcp({self._terms.namespace!r}): include= matches no tool; it has: {names}"
             )
+
+    def _add_resource_tools(self) -> None:
+        terms = self._terms
+        for tool in self._resources.tools(network=terms.network, timeout_s=terms.timeout_s):
+            if tool.name in self._tools:
+                raise Misuse(
+                    f"the MCP server has a tool {tool.name!r} of its own: leave out resources=, or "
+                    "exclude= the tool"
+                )
+            self._tools[tool.name] = tool
 
     def _add(self, listed: Listed) -> None:
         tool = self._make(listed)

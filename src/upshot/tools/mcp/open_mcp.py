@@ -42,6 +42,7 @@ async def open_mcp(
     elicit: Elicit | None = None,
     sampling: bool | Sample = False,
     roots: Iterable[str | Path] | None = None,
+    resources: bool = False,
 ) -> AsyncGenerator[McpTools]:
     """Open an MCP server's tools.
 
@@ -78,6 +79,8 @@ async def open_mcp(
         sampling: Whether the run's model replies to the server, under the run's budget, or a
             function that replies to a ``ModelRequest``.
         roots: The folders that the server is told to work on.
+        resources: Whether there are tools ``list_resources`` and ``read_resource``, if the server
+            has resources.
 
     Yields:
         The tool set, an iterable of tools, for use in the same event loop until the block ends.
@@ -112,6 +115,7 @@ async def open_mcp(
         trust=("" if trusted else UNTRUSTED) if trust is None else trust,
         network=bool(server.url),
         pins=pins,
+        resources=resources,
     )
     requests = ServerRequests(namespace, Abilities(elicit, sampling, _folders(roots)))
     connection = Connection(server, timeout_s=timeout_s, auth=auth, requests=requests)

@@ -56,7 +56,7 @@ def _join(blocks: Sequence[_Block]) -> object:
     texts = [block.text for block in blocks if isinstance(block, TextContent)]
     if len(texts) == len(blocks):
         return "\n".join(texts)
-    return [_to_part(block) for block in blocks]
+    return [to_part(block) for block in blocks]
 
 
 def _repeats(block: _Block, structured: object) -> bool:
@@ -79,7 +79,8 @@ def _repeats(block: _Block, structured: object) -> bool:
         return False
 
 
-def _to_part(block: _Block) -> Part:
+def to_part(block: _Block) -> Part:
+    """Return a content block as a part."""
     match block:
         case TextContent():
             return Text(block.text)
@@ -96,10 +97,11 @@ def _to_part(block: _Block) -> Part:
                 summary=(block.description or "")[:_SUMMARY_CHARS],
             )
         case EmbeddedResource(resource=resource):
-            return _to_resource(resource)
+            return to_resource_part(resource)
 
 
-def _to_resource(resource: TextResourceContents | BlobResourceContents) -> Part:
+def to_resource_part(resource: TextResourceContents | BlobResourceContents) -> Part:
+    """Return the contents of a resource as a part."""
     kind = resource.mime_type or ""
     if isinstance(resource, BlobResourceContents):
         data = _decode(resource.blob)

@@ -42,6 +42,7 @@ class SharedOptions(TypedDict, total=False):
         elicit: Answers questions of servers at once.
         sampling: Whether the run's model replies to servers, or a function that does.
         roots: The folders that the servers are told to work on.
+        resources: Whether there are tools that read the resources of servers that have any.
     """
 
     timeout_s: float
@@ -49,6 +50,7 @@ class SharedOptions(TypedDict, total=False):
     elicit: Elicit | None
     sampling: bool | Sample
     roots: Iterable[str | Path] | None
+    resources: bool
 
 
 @block("upshot.open_mcp_servers(...)", "servers")
