@@ -5,15 +5,17 @@ import os
 import re
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.internal.conjecture import providers
 
 from tests.places import Place
-from tests.postgres import PostgresServer, started_server
+from tests.postgres import PostgresServer, fast_folder, started_server
 from tests.slow import mark_slow
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -47,6 +49,10 @@ settings.load_profile("upshot")
 # The rewritten test modules are kept for the next session, whose collection then takes a third.
 sys.dont_write_bytecode = False
 
+# Journals wait for the disk at each commit, which takes half the time of their tests.
+if (memory := fast_folder()) is not None:
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", memory)
+
 # Collection makes millions of objects that stay; looking through them again and again is a waste.
 gc.disable()
 
@@ -66,6 +72,22 @@ def pytest_configure() -> None:
     """
     if settings.default.derandomize and hasattr(providers, "_get_local_constants"):
         providers._get_local_constants = providers.Constants
+
+
+def pytest_cmdline_main(config: pytest.Config) -> None:
+    """Have a worker of xdist send less to the process that prints."""
+    if hasattr(config, "workerinput") and not (config.option.durations or config.option.xmlpath):
+        for plugin in config.pluginmanager.get_plugins():
+            if (send := getattr(plugin, "sendevent", None)) is not None:
+                plugin.sendevent = partial(_send_what_is_shown, send)
+
+
+def _send_what_is_shown(send: Callable[..., None], name: str, **event: Any) -> None:
+    """Send an event, but not the start and the end of a test, which take most of the time."""
+    report = event.get("data", {})
+    passed = name == "testreport" and report["outcome"] == "passed" and not report["sections"]
+    if name not in ("logstart", "logfinish") and not (passed and report["when"] != "call"):
+        send(name, **event)
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:

@@ -18,7 +18,15 @@ from urllib.parse import urlsplit, urlunsplit
 
 import pytest
 
-__all__ = ["NAMED", "PostgresServer", "find_postgres", "free_port", "needed", "started_server"]
+__all__ = [
+    "NAMED",
+    "PostgresServer",
+    "fast_folder",
+    "find_postgres",
+    "free_port",
+    "needed",
+    "started_server",
+]
 
 NAMED = "UPSHOT_TEST_POSTGRES"
 START_S = 60
@@ -232,12 +240,12 @@ class PostgresServer:
         self.start()
 
 
-def _fast_folder() -> str | None:
-    """Return a folder in memory with room for a server, or None."""
+def fast_folder() -> str | None:
+    """Return a folder in memory that has room and lets programs run, or None."""
     shared = "/dev/shm"
-    if os.access(shared, os.W_OK) and shutil.disk_usage(shared).free > _ROOM_BYTES:
-        return shared
-    return None
+    if not os.access(shared, os.W_OK) or shutil.disk_usage(shared).free < _ROOM_BYTES:
+        return None
+    return None if os.statvfs(shared).f_flag & os.ST_NOEXEC else shared
 
 
 @contextmanager
@@ -250,7 +258,7 @@ def started_server() -> Iterator[PostgresServer]:
         server.close()
         return
     # The path of a socket is limited to about 100 characters.
-    folder = Path(tempfile.mkdtemp(prefix="upshot-pg-", dir=_fast_folder()))
+    folder = Path(tempfile.mkdtemp(prefix="upshot-pg-", dir=fast_folder()))
     server = None
     try:
         server = PostgresServer(folder=folder)
