@@ -191,6 +191,7 @@ with lazy_imports(globals()):
         RateLimitWindow as RateLimitWindow,
         Usage as Usage,
     )
+    from upshot.engines.batch_engine import BatchEngine as BatchEngine, batch as batch
     from upshot.engines.graph.graph import Graph as Graph
     from upshot.engines.graph.graph_engine import GraphEngine as GraphEngine
     from upshot.engines.graph.nodes import (

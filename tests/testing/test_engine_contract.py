@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from itertools import count
-from typing import Any
+from typing import Any, ClassVar
 from unittest import SkipTest
 
 import pytest
@@ -14,6 +14,8 @@ import pytest
 from tests.testing.suites import assert_red, assert_skipped, checks_of, run_check, tried_by
 from upshot import (
     Agent,
+    AgentError,
+    BatchEngine,
     Checkpoint,
     Engine,
     Failed,
@@ -31,6 +33,8 @@ from upshot import (
     load_machine,
 )
 from upshot.engines import AgentTask, Parallel
+from upshot.models import PROVIDERS, Endpoint
+from upshot.models.batch_model import BatchModel
 from upshot.testing import EngineContract
 
 
@@ -42,6 +46,29 @@ class TestLoop(EngineContract):
 class TestLoopWithItsOwnModel(EngineContract):
     def make(self) -> Engine:
         return LoopEngine(self.model)
+
+
+class Instant(BatchModel):
+    """Batches that have ended once they are submitted, answered by the suite's model."""
+
+    # A provider's batches outlive the sessions of a run.
+    asked: ClassVar[dict[str, Any]] = {}
+
+    def __init__(self, model: Any) -> None:
+        super().__init__("m", Endpoint(PROVIDERS["openai"], api_key="k"))
+        self.answers: Any = model
+
+    async def submit(self, request: Any, *, key: str) -> str | AgentError:
+        self.asked[key] = request
+        return key
+
+    async def poll(self, batch_id: str, *, key: str) -> ModelResponse | AgentError | None:
+        return await self.answers.call(self.asked[key])
+
+
+class TestBatch(EngineContract):
+    def make(self) -> Engine:
+        return BatchEngine(Instant(self.model))
 
 
 async def heed(host: Any) -> None:

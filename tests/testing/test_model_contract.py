@@ -14,6 +14,7 @@ import pytest
 from tests.testing.suites import assert_red, assert_skipped, checks_of, tried_by
 from upshot import AgentError, Fallback, ModelRequest, ModelResponse, TextDelta, resolve
 from upshot.models import ScriptedModel
+from upshot.models.batch_model import BatchModel
 from upshot.testing import ModelContract
 
 
@@ -72,6 +73,13 @@ class TestFallback(ModelContract):
 class TestHttpModel(ModelContract):
     def make(self) -> Any:
         return resolve("openai:any", transport=Wire(), api_key="any")
+
+
+class TestBatchModel(ModelContract):
+    """Asked at once; tests/engines/test_batch_engine.py asks it by batches."""
+
+    def make(self) -> Any:
+        return BatchModel.of(resolve("openai:any", transport=Wire(), api_key="any"))
 
 
 class TestSyncModel(ModelContract):

@@ -7,6 +7,7 @@ the board or returns it. It knows neither journal nor result; the session handle
 Parts:
 
 - ``loop``: LoopEngine. Its whole state is on the board; the last message says what comes next.
+- ``batch_engine``: BatchEngine. A loop whose model calls are batches; the run is parked between.
 - ``script``: ScriptEngine. Calls an async function of the user. A resumed run calls it again from
   the top, and the log answers what it asked before.
 - ``graph``: GraphEngine. Nodes and edges, written in Python or as data.
@@ -39,6 +40,7 @@ Traps:
 from upshot.lazy import lazy_imports
 
 with lazy_imports(globals()):
+    from upshot.engines.batch_engine import BatchEngine as BatchEngine, batch as batch
     from upshot.engines.graph.graph import Graph as Graph
     from upshot.engines.graph.graph_engine import GraphEngine as GraphEngine
     from upshot.engines.graph.nodes import (

@@ -146,7 +146,7 @@ class LoopEngine:
     ) -> None:
         check_whole("corrective_turns", corrective_turns)
         self.model = model
-        self._corrective_turns = corrective_turns
+        self.corrective_turns = corrective_turns
 
     def __repr__(self) -> str:
         return f"LoopEngine({'' if self.model is None else repr(self.model)})"
@@ -163,27 +163,27 @@ class LoopEngine:
             Failed: The model's error persists, or the answer is not of its type.
             Parked: A tool call waits for an approval.
         """
-        # The run's model was chosen with this engine's in mind, unless another engine uses us.
-        model = None if run.engine is self else self.model
-        turns = _Turns(run, host, board, model, self._corrective_turns)
+        turns = _Turns(run, host, board, self)
         if run.reply is not None and run.reply.error is not None and not run.is_again:
             turns.fail_again(run.reply, run.reply.error)
         while not await turns.run_turn():
             pass
         return board
 
+    async def ask_model(self, run: Run, host: RunHost, request: ModelRequest) -> ModelResponse:
+        """Return the reply of one turn; the run's own model is this engine's, if it runs alone."""
+        return await run.call_model(request, model=None if run.engine is self else self.model)
+
 
 class _Turns:
     """The turns of one attempt: the board, and how many corrections are left."""
 
-    def __init__(
-        self, run: Run, host: RunHost, board: Board, model: Model | None, corrections: int
-    ) -> None:
+    def __init__(self, run: Run, host: RunHost, board: Board, engine: LoopEngine) -> None:
         self._run = run
         self._host = host
         self._stop_request = host.interrupts
         self._board = board
-        self._model = model
+        self._engine = engine
         # Inside an engine that called hand_back, this loop's calls are answered from the log too.
         self._is_again = run.is_again
         roles: list[Role] = []
@@ -191,7 +191,7 @@ class _Turns:
             produced = board.so_far()[len(board.seeded()) :]
             roles = [message.role for message in produced if message != _CONTINUE]
         # Earlier sessions may have used corrections; nothing else adds user messages here.
-        self._corrections = corrections - roles.count(_USER)
+        self._corrections = engine.corrective_turns - roles.count(_USER)
         self._number = roles.count(_ASSISTANT)
         self._keeps_points = keeps_points(host)
         self._order = InCallOrder()
@@ -247,9 +247,9 @@ class _Turns:
                 await run.ask_filters()
             if run.agent.compaction is not None:
                 await run.compact()
-            response = await run.call_model(self._request(), model=self._model)
+            response = await self._engine.ask_model(run, self._host, self._request())
         while response.error is not None and await run.compact(response.error):
-            response = await run.call_model(self._request(), model=self._model)
+            response = await self._engine.ask_model(run, self._host, self._request())
         if response.error is not None:
             self._fail(response, response.error, is_shown=False)
         self._board.append(response.to_message())

@@ -9,6 +9,7 @@ response; a model raises only for mistakes of the caller. The parts:
   Bedrock and gets the tokens for Vertex AI, by the clouds' own libraries.
 - ``http_model`` is the model behind an HTTP endpoint. It encodes a request and reads a reply with
   ``upshot.wire``, which does no I/O, and adds advice for the user to errors.
+- ``batch_model`` asks a model by batches: it submits a request and polls for its result.
 - ``transport`` is the protocol for sending bytes: one method, time limits, and TransportError,
   which says how far a request got. ``aiohttp_transport`` is the default, ``aiohttp_connector`` its
   connection pool.

@@ -142,6 +142,11 @@ class Endpoint:
         whole = parts.path + path.replace(_MODEL, name)
         return parts._replace(path=whole, query=query).geturl()
 
+    def beside(self, path: str) -> str:
+        """Return the address of another *path* beside that of the surface."""
+        parts = urlsplit(self.url)
+        return parts._replace(path=parts.path.removesuffix(self._path[0]) + path).geturl()
+
     def missing_key(self) -> str | None:
         """Return the environment variable that is missing for a request, None if there is none."""
         if self._cloud is not None:

@@ -352,8 +352,10 @@ class HttpModel:
     def _send(
         self, url: str, headers: dict[str, str], body: bytes
     ) -> AbstractAsyncContextManager[Answered]:
-        transport = self._transport or default_transport()
-        return transport.send("POST", url, headers, body, timeouts=self._timeouts)
+        return self._transport_of().send("POST", url, headers, body, timeouts=self._timeouts)
+
+    def _transport_of(self) -> Transport:
+        return self._transport or default_transport()
 
     def _receive(self, answered: Answered) -> _Reply:
         status, pairs, _ = answered

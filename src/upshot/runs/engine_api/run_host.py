@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Generator, Mapping
 from contextlib import suppress
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import Enum
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, cast, get_args
@@ -400,6 +400,20 @@ class RunHost:
         if id in self._answers:
             return self._answers[id]
         raise self._park(self._external(id, description, expires_at))
+
+    def look_again(self, id: str, description: str = "", *, after_s: float) -> Parked:
+        """Log that the run looks again later, and return the signal that parks it.
+
+        For another system that has to be asked, and sends no answer. A worker resumes the run after
+        *after_s*; every session before then may look too.
+
+        Args:
+            id: Names what the run waits for, unique in the run.
+            description: What the run waits for, for people.
+            after_s: Seconds until a worker resumes the run.
+        """
+        at = self._recorder.now() + timedelta(seconds=after_s)
+        return self._park(self._external(id, description, at))
 
     async def wait_signal(
         self,
