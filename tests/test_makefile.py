@@ -26,7 +26,7 @@ def test_a_target_is_read_by_the_shell(target: str) -> None:
 
 
 @pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
-@pytest.mark.parametrize("target", ["adapters", "mcp", "restate", "browser", "protocols"])
+@pytest.mark.parametrize("target", ["adapters", "mcp", "restate", "browser", "protocols", "aimock"])
 def test_a_target_that_needs_npm_takes_it_from_the_index_where_there_is_none(target: str) -> None:
     command = ["make", "--dry-run", "--always-make", "--no-print-directory", target]
     made = subprocess.run(command, check=False, cwd=ROOT, capture_output=True, text=True)
