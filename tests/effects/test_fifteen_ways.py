@@ -97,6 +97,7 @@ def is_denied_as_unknown(outcome: Any) -> bool:
 # -- 1 and 2: it failed after it was made, and the model asks again
 
 
+@pytest.mark.slow("2-hang-*")
 @WITHOUT_SERVER
 @pytest.mark.parametrize("then", ["raise", "hang"])
 @pytest.mark.parametrize("retries", [0, 2])

@@ -122,6 +122,7 @@ def sorted_out(both: list[Any]) -> tuple[AgentResult[Any], JournalError]:
     return result, refused
 
 
+@pytest.mark.slow("path-[!2]", "own-[!2]")
 @pytest.mark.parametrize("ahead", range(5))
 async def test_of_two_approvals_at_the_same_moment_the_second_is_refused_whole(
     where: Any, ahead: int

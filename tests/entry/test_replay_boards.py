@@ -183,6 +183,7 @@ async def test_steps_that_each_change_the_board_are_replayed_as_they_were(name: 
     assert (await replay("r", changed(), journal=journal)).difference is not None
 
 
+@pytest.mark.slow("a machine that counts", "a function*", "one variable*", "a tool", "functions*")
 @pytest.mark.parametrize("name", STEPS)
 async def test_a_run_in_steps_that_was_cut_off_is_replayed_as_far_as_it_goes(name: str) -> None:
     make, _ = STEPS[name]
@@ -192,6 +193,7 @@ async def test_a_run_in_steps_that_was_cut_off_is_replayed_as_far_as_it_goes(nam
         assert (await replay("r", make(), journal=before)).difference is None, length
 
 
+@pytest.mark.slow("a machine that counts", "a function*", "one variable*", "a tool", "functions*")
 @pytest.mark.parametrize("name", STEPS)
 async def test_a_run_in_steps_that_was_taken_up_is_replayed_as_one(name: str) -> None:
     make, _ = STEPS[name]

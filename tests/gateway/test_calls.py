@@ -88,6 +88,7 @@ async def test_conditions_and_tools_that_are_not_named(place: Place):
     assert text_of(free) == "re_8" and place.lines == ["refund 8"]
 
 
+@pytest.mark.slow("*-legacy")
 @MODES
 @pytest.mark.parametrize("decision", ["approve", "deny"])
 async def test_the_person_at_the_client_is_asked_where_it_can_ask(
@@ -158,6 +159,7 @@ async def test_a_question_that_was_answered_is_asked_anew_next_time(place: Place
     assert len(asked) == 3
 
 
+@pytest.mark.slow("legacy")
 @MODES
 async def test_the_unknown_effect_of_an_approved_call_is_told(place: Place, mode: Any):
     place.write({"shop/refund": {"effect": "destructive"}})
@@ -195,6 +197,7 @@ async def test_what_the_server_keeps_secret_reaches_no_client(bare_place: Place)
     assert kept and not any(KEY in one for one in kept)
 
 
+@pytest.mark.slow("legacy")
 @MODES
 async def test_another_tool_of_the_server_tells_what_happened(bare_place: Place, mode: Any):
     place = bare_place
@@ -226,6 +229,7 @@ async def test_an_error_of_the_server_is_passed_on_and_means_what_the_file_says(
     assert text_of(then) == "re_7"
 
 
+@pytest.mark.slow("http-legacy")
 @MODES
 @pytest.mark.parametrize("over", ["pipe", "http"])
 async def test_a_client_that_cancels_cancels_at_the_server(place: Place, mode: Any, over: str):

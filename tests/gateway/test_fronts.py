@@ -48,6 +48,7 @@ async def program(*words: str) -> AsyncGenerator[str]:
         await asyncio.to_thread(process.communicate)
 
 
+@pytest.mark.slow("legacy")
 @MODES
 async def test_tools_of_several_servers_have_the_name_of_theirs(place: Place, mode: Any):
     servers = {"shop": place.shop(), "mall": place.shop()}
@@ -211,6 +212,7 @@ async def signed_in(request: Any) -> User | None:
     return TOKENS.get(request.headers.get("authorization", ""))
 
 
+@pytest.mark.slow("legacy")
 @MODES
 async def test_the_user_is_the_subject_of_a_token(place: Place, mode: Any):
     refund = {**REFUND, "scope": "tenant"}
@@ -262,6 +264,7 @@ async def test_the_command_finds_the_function_that_signs_in(place: Place):
         await session_of(url, token="ann")
 
 
+@pytest.mark.slow("legacy")
 @MODES
 async def test_a_gateway_may_stand_before_a_gateway(place: Place, mode: Any):
     outer = Place(place.path / "outer" if (place.path / "outer").mkdir() is None else place.path)

@@ -87,6 +87,7 @@ async def read(place: Place) -> list[int]:
     return seqs
 
 
+@pytest.mark.slow("*-20")
 @pytest.mark.parametrize("barriers", [3, 20, 71])
 def test_what_was_safe_survives_a_killed_process(place: Place, barriers: int):
     safe = 0

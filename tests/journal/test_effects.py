@@ -272,6 +272,7 @@ def test_at_most_one_call_of_an_effect_is_begun_or_made_in_memory(steps: list[An
     asyncio.run(play(MemoryJournal(), steps))
 
 
+@pytest.mark.slow("[4-9]", "1?")
 @pytest.mark.parametrize("seed", range(12))
 async def test_at_most_one_call_of_an_effect_is_begun_or_made(seed: int, tmp_path: Path):
     chance = random.Random(seed)

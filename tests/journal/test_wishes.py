@@ -100,10 +100,11 @@ async def test_salvage_saves_wishes(tmp_path: Path) -> None:
     await saved.aclose()
 
 
-@pytest.mark.parametrize("value", ["", "\0", "\ud800".encode("utf-8", "replace").decode(), "ü"])
-async def test_a_wish_comes_back_as_it_was(place: Place, value: str) -> None:
+async def test_a_wish_comes_back_as_it_was(place: Place) -> None:
     journal = await place.open()
     await fill(journal)
-    await journal.place_answer(wish("a", value))
-    assert await journal.placed_answers("r") == [wish("a", value)]
+    wishes = [wish(str(n), value) for n, value in enumerate(["", "\0", "?", "ü"])]
+    for one in wishes:
+        await journal.place_answer(one)
+    assert sorted(await journal.placed_answers("r"), key=lambda one: one.item) == wishes
     await journal.aclose()

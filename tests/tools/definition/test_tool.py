@@ -384,6 +384,7 @@ finally:
 """
 
 
+@pytest.mark.slow("pydantic.fields")
 @pytest.mark.parametrize("module", ["pydantic._migration", "pydantic.fields", "annotated_types"])
 def test_a_tool_is_made_while_another_thread_imports_pydantic(module: str) -> None:
     made = subprocess.run(
