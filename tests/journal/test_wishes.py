@@ -9,8 +9,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from tests.places import Place
 from upshot.contract import Answer, RunStarted
 from upshot.journal import MemoryJournal, SqliteJournal
