@@ -68,6 +68,16 @@ def openai_agents_engine(base_url, refund):
     return as_engine(NativeAgent(name="theirs", model=model, tools=[function_tool(refund)]))
 
 
+def adk_engine(base_url, refund):
+    from google.adk.agents import LlmAgent
+    from google.adk.models.lite_llm import LiteLlm
+
+    model = LiteLlm(
+        model="openai/gpt-5", api_base=base_url, api_key="no-key", num_retries=0, max_retries=0
+    )
+    return as_engine(LlmAgent(name="theirs", model=model, tools=[refund]))
+
+
 def langgraph_engine(base_url, refund):
     from langchain.agents import create_agent
     from langchain_openai import ChatOpenAI
@@ -110,6 +120,7 @@ def one_node_tools_engine(base_url, refund):
 ENGINES = {
     "pydantic_ai": pydantic_ai_engine,
     "openai_agents": openai_agents_engine,
+    "adk": adk_engine,
     "langgraph": langgraph_engine,
     "langgraph_tools": langgraph_tools_engine,
     "one_node_tools": one_node_tools_engine,

@@ -43,8 +43,17 @@ def openai_agents(base_url, tools, instructions=None):
     return NativeAgent(name="theirs", model=model, tools=own, instructions=instructions)
 
 
-BUILD = {"openai_agents": openai_agents}
-# A library whose tools may raise has the model read it; the others end the run.
+def adk(base_url, tools, instructions=""):
+    from google.adk.agents import LlmAgent
+    from google.adk.models.lite_llm import LiteLlm
+
+    model = LiteLlm(
+        model=f"openai/{MODEL}", api_base=base_url, api_key=KEY, num_retries=0, max_retries=0
+    )
+    return LlmAgent(name="theirs", model=model, tools=list(tools), instruction=instructions)
+
+
+BUILD = {"openai_agents": openai_agents, "adk": adk}
 HERE = [name for name in BUILD if is_here(name)]
 
 

@@ -15,8 +15,9 @@ import msgspec
 
 from upshot.adapters.findings import Findings, find_failure, to_pending
 from upshot.contract.base.enums import ErrorCode, FinishReason, Role
-from upshot.contract.base.structs import Json
+from upshot.contract.base.structs import Json, Local
 from upshot.contract.message import Message, Reasoning
+from upshot.contract.model_calls import ModelResponse
 from upshot.contract.pending import PendingExternal
 from upshot.contract.result import AgentResult
 from upshot.contract.tool_calls import ToolCall
@@ -64,6 +65,20 @@ def from_adk(native: object) -> AgentResult[Json]:
 def to_failure(exception: BaseException) -> Findings:
     """Read an exception of a model call or a run; never raises."""
     return find_failure(exception, _CODES)
+
+
+def read_reply(response: object) -> ModelResponse:
+    """Read an ``LlmResponse``; never raises."""
+    findings = Findings(raw=response)
+    _add_reply(findings, response, as_items(look_up(response, "content", "parts")))
+    return ModelResponse(
+        parts=findings.messages[0].parts if findings.messages else (),
+        usage=findings.usage,
+        finish_reason=findings.finish_reason,
+        error=findings.error,
+        provider_data=findings.provider_data,
+        local=Local(raw=response),
+    )
 
 
 def _add_event(findings: Findings, event: object) -> None:

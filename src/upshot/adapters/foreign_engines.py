@@ -20,9 +20,10 @@ def as_engine(
     """Make an engine of an agent of another library: ``Agent("desk", engine=as_engine(theirs))``.
 
     Args:
-        agent: An ``Agent`` of Pydantic AI or of the OpenAI Agents SDK; a compiled graph of
-            LangGraph, such as an agent of LangChain; or a function that makes such a graph from the
-            run's tools, a list of LangChain tools. A graph can get the run's tools in no other way.
+        agent: An agent of Pydantic AI, the OpenAI Agents SDK or Google's Agent Development Kit; a
+            compiled graph of LangGraph, such as an agent of LangChain; or a function that makes
+            such a graph from the run's tools, a list of LangChain tools. A graph can get the run's
+            tools in no other way.
         reads: The names of the agent's own tools that only read, so that an interrupted call may be
             repeated. All others count as tools that write.
         prices: The prices of the agent's models, by "provider:model"; they win over the public
@@ -39,13 +40,17 @@ def as_engine(
         from upshot.adapters.openai_agents_engine import OpenAIAgentsEngine
 
         return OpenAIAgentsEngine(agent, reads=reads, prices=prices)
+    if _is_of(agent, "google", "BaseAgent"):
+        from upshot.adapters.adk_engine import ADKEngine
+
+        return ADKEngine(agent, reads=reads, prices=prices)
     is_factory = callable(agent) and not isinstance(agent, type)
     if _is_of(agent, "langgraph", "Pregel") or is_factory:
         from upshot.adapters.langgraph_engine import LangGraphEngine
 
         return LangGraphEngine(agent, reads=reads, prices=prices)
     raise Misuse(
-        "as_engine takes an Agent of Pydantic AI or OpenAI Agents, a compiled graph of LangGraph, "
+        "as_engine takes an agent of Pydantic AI, OpenAI Agents or ADK, a graph of LangGraph, "
         f"or a function that makes one of a list of tools, not {kind_of(agent)}"
     )
 

@@ -97,11 +97,9 @@ def read_reply(response: object, model: str) -> ModelResponse:
         item = _ITEMS.get(kind, "tool_call_item" if kind.endswith("_call") else "")
         turn.add_item({"type": item, "raw_item": raw})
     turn.close()
-    parts = findings.messages[0].parts if findings.messages else ()
-    calls = findings.messages[0].tool_calls if findings.messages else ()
     known = find_texts(response, request_id="request_id", response_id="response_id")
     return ModelResponse(
-        parts=(*(one for one in parts if not isinstance(one, ToolCall)), *calls),
+        parts=findings.messages[0].parts if findings.messages else (),
         usage=usage_of(look_up(response, "usage"), calls=1),
         provider_data={"model": model, **known},
         local=Local(raw=response),
