@@ -122,7 +122,13 @@ def fill_in(question: PendingQuestion) -> Any:
 
 
 async def play(url: str) -> None:
-    async with open_mcp(SPACE, url=url, auth=await auth_for(url), elicit=fill_in) as tools:
+    options: Any = {"auth": await auth_for(url), "elicit": fill_in, "sampling": True}
+    async with open_mcp(SPACE, url=url, roots=["."], resources=True, **options) as tools:
+        if SCENARIO == "http-standard-headers":
+            for one in await tools.resources():
+                await tools.resource(one["uri"])
+            for one in await tools.prompts():
+                await tools.prompt(one["name"])
         script: list[Any] = [
             ToolCall(f"c{number}", f"{SPACE}_{name}", arguments)
             for number, (name, arguments) in enumerate(calls_for(tools))

@@ -10,9 +10,7 @@ from typing import TypeVar, cast
 import anyio
 from mcp import MCPError
 from mcp_types import (
-    CONNECTION_CLOSED,
     HEADER_MISMATCH,
-    INVALID_REQUEST,
     URL_ELICITATION_REQUIRED,
     CallToolResult,
     ElicitationRequiredErrorData,
@@ -20,77 +18,34 @@ from mcp_types import (
     InputRequest,
     InputRequiredResult,
     InputResponse,
+    Result,
 )
-from mcp_types import (
-    Tool as Listed,
-)
+from mcp_types import Tool as Listed
 from pydantic import ValidationError
 
-from upshot.contract.base.enums import Effect
 from upshot.contract.base.structs import Json, JsonObject
 from upshot.contract.tool_context import ToolContext
 from upshot.tools.call_state import running_call
 from upshot.tools.definition.tool_error import ToolError
 from upshot.tools.execution.call_log import CallLog
-from upshot.tools.mcp.connection import CannotConnect, Connection, Line
+from upshot.tools.mcp.connection import Connection, Line
+from upshot.tools.mcp.exchange_errors import LineLost, read_refusal
 from upshot.tools.mcp.results import read_error, read_result
 from upshot.tools.mcp.server_requests import (
     CannotAnswer,
+    CreatedTask,
     OpenCall,
     ServerRequests,
     input_requests,
 )
+from upshot.tools.mcp.tasks import ServerTask, task_in
 
 T = TypeVar("T")
 
-CONNECTION_LOST = "connection_lost"
-_NOT_AVAILABLE = "not_available"
-# Error codes of JSON-RPC for a request that was not carried out.
-_REFUSED = frozenset({-32700, -32600, -32601, -32602})
-# Over HTTP, the SDK uses the other codes for an answer that it cannot read.
-_REFUSED_OVER_HTTP = frozenset({-32601, -32602})
-# The SDK's own messages; a server may use the same code for an error of its own.
-_CLOSED = "Connection closed"
-_SESSION_GONE = "Session terminated"
 _MOST_ROUNDS = 20
 # Between two requests of a call that the server only puts off: doubled each time.
 _SOON_S, _LATER_S = 0.05, 5.0
 _MAX_PAGES = 100
-
-
-class LineLost(Exception):
-    """The connection broke.
-
-    Attributes:
-        sent: Whether the call may have reached the server.
-    """
-
-    def __init__(self, *, sent: bool) -> None:
-        super().__init__("the connection to the MCP server broke")
-        self.sent = sent
-
-    def to_tool_error(self, *, safe: bool) -> ToolError:
-        """Return the error for the call's outcome; *safe* if twice is as good as once."""
-        if not self.sent:
-            return not_done(str(self), code=CONNECTION_LOST)
-        text = f"{self} during the call"
-        return ToolError(
-            text if safe else f"{text}; whether it took effect is unknown",
-            code=CONNECTION_LOST,
-            retryable=safe,
-        )
-
-
-async def reach(connection: Connection) -> Line:
-    """Return the line to the server.
-
-    Raises:
-        ToolError: The server cannot be reached; nothing was sent.
-    """
-    try:
-        return await connection.open()
-    except CannotConnect as error:
-        raise not_done(f"the MCP server cannot be reached: {error}") from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,11 +94,11 @@ class Exchange:
     """One call of a tool.
 
     Args:
-        line: The connection.
+        line: The line to the server.
+        connection: The way to the server, for a call that becomes a task.
         name: The server's own name of the tool.
         arguments: Validated arguments.
         context: Receives the server's progress.
-        requests: Answers what the server asks.
         may_repeat: Whether the call may be made twice.
     """
 
@@ -154,14 +109,15 @@ class Exchange:
         arguments: JsonObject,
         context: ToolContext[object],
         *,
-        requests: ServerRequests,
+        connection: Connection,
         may_repeat: bool,
     ) -> None:
         self._line = line
+        self._connection = connection
         self._name = name
         self._arguments = arguments
         self._context = context
-        self._requests = requests
+        self._requests = connection.requests
         call = running_call.get()
         self._log: CallLog | None = None if call is None else call.log
         self._may_repeat = may_repeat
@@ -177,20 +133,39 @@ class Exchange:
             CallWaits: The server asks the user, and nobody can answer now.
             ToolError: The tool failed, or the server refused the call.
         """
-        asked = None if self._log is None else _Asked.of(self._log.saved)
+        saved = None if self._log is None else self._log.saved
+        if (task := task_in(saved)) is not None:
+            return _value_of(await self._task(*task).wait())
+        asked = _Asked.of(saved)
         result = await self._send(None, asked) if asked is None else await self._answer(asked)
-        while not isinstance(result, CallToolResult):
+        while isinstance(result, _Asked):
             if result.number > _MOST_ROUNDS:
                 raise ToolError(f"the server asked more than {_MOST_ROUNDS} times")
             if self._log is not None:
                 # From here on, nothing that the server did is lost or done twice after a crash.
                 await self._log.save(result.to_json())
             result = await self._answer(result)
-        if result.is_error:
-            raise ToolError(read_error(result))
-        return read_result(result)
+        return _value_of(await self._wait(result) if isinstance(result, CreatedTask) else result)
 
-    async def _answer(self, asked: _Asked) -> CallToolResult | _Asked:
+    async def _wait(self, created: CreatedTask) -> CallToolResult:
+        """Wait for a task, which a later session finds by its id."""
+        every_ms = created.poll_interval_ms
+        task = self._task(created.task_id, None if every_ms is None else every_ms / 1000)
+        if self._log is not None:
+            await self._log.save(task.to_json())
+        return await task.wait()
+
+    def _task(self, task_id: str, poll_s: float | None) -> ServerTask:
+        return ServerTask(
+            self._connection,
+            log=self._log,
+            context=self._context,
+            answers=self._requests.answer,
+            task_id=task_id,
+            poll_s=poll_s,
+        )
+
+    async def _answer(self, asked: _Asked) -> CallToolResult | _Asked | CreatedTask:
         """Send the server what it needs."""
         if asked.requests:
             try:
@@ -215,7 +190,7 @@ class Exchange:
 
     async def _send(
         self, responses: dict[str, InputResponse] | None, asked: _Asked | None
-    ) -> CallToolResult | _Asked:
+    ) -> CallToolResult | _Asked | CreatedTask:
         if self._line.broken:
             raise LineLost(sent=False)
         number = 0 if asked is None else asked.number
@@ -239,11 +214,11 @@ class Exchange:
             raise read_refusal(self._line, error) from error
         if isinstance(result, InputRequiredResult):
             return _Asked(result.input_requests or {}, result.request_state, number + 1)
-        return result
+        return cast("CallToolResult | CreatedTask", result)
 
     async def _request(
         self, responses: dict[str, InputResponse] | None, state: str | None
-    ) -> CallToolResult | InputRequiredResult:
+    ) -> Result:
         """Send the request, and wait for its result or until the call is parked."""
         return await in_call(
             self._line.client.session.call_tool(
@@ -253,6 +228,7 @@ class Exchange:
                 input_responses=responses,
                 request_state=state,
                 allow_input_required=True,
+                allow_claimed=True,
             ),
             self._requests,
             may_repeat=self._may_repeat,
@@ -263,6 +239,12 @@ class Exchange:
         self._context.progress(
             message or f"{progress:g}{of}", {"progress": progress, "total": total}
         )
+
+
+def _value_of(result: CallToolResult) -> object:
+    if result.is_error:
+        raise ToolError(read_error(result))
+    return read_result(result)
 
 
 async def in_call(request: Awaitable[T], requests: ServerRequests, *, may_repeat: bool) -> T:
@@ -305,24 +287,6 @@ def _read_needed(error: MCPError, number: int) -> _Asked | None:
         f"url-{place}": ElicitRequest(params=one) for place, one in enumerate(data.elicitations)
     }
     return _Asked(requests, None, number + 1, is_refusal=True) if requests else None
-
-
-def not_done(text: str, *, code: str = _NOT_AVAILABLE, retryable: bool = True) -> ToolError:
-    """Make the failure of a call that was never sent."""
-    return ToolError(text, code=code, retryable=retryable, effect=Effect.NONE)
-
-
-def read_refusal(line: Line, error: MCPError) -> LineLost | ToolError:
-    """Return what a protocol error means; drop the line if the error says that it is lost."""
-    if not line.watched and error.code == INVALID_REQUEST and error.message == _SESSION_GONE:
-        line.drop()
-        return LineLost(sent=False)
-    if error.code == CONNECTION_CLOSED and (not line.watched or error.message == _CLOSED):
-        line.drop()
-        return LineLost(sent=True)
-    message = error.message or f"the server refused the call with code {error.code}"
-    refused = _REFUSED if line.watched else _REFUSED_OVER_HTTP
-    return ToolError(message, effect=Effect.NONE if error.code in refused else None)
 
 
 async def list_tools(line: Line) -> list[Listed]:

@@ -23,14 +23,8 @@ from upshot.tools.definition.tool import Tool
 from upshot.tools.definition.tool_error import ToolError
 from upshot.tools.definition.tool_options import Trust
 from upshot.tools.mcp.connection import CannotConnect, Connection, Line
-from upshot.tools.mcp.exchange import (
-    Exchange,
-    LineLost,
-    list_tools,
-    not_done,
-    reach,
-    read_refusal,
-)
+from upshot.tools.mcp.exchange import Exchange, list_tools
+from upshot.tools.mcp.exchange_errors import LineLost, not_done, reach, read_refusal
 from upshot.tools.mcp.resources import Resources
 
 TOOL_CHANGED = "tool_changed"
@@ -243,9 +237,9 @@ class McpTools:
             line = await reach(self._connection)
             try:
                 await self._check(name, line)
-                requests = self._connection.requests
+                connection = self._connection
                 return await Exchange(
-                    line, name, arguments, context, requests=requests, may_repeat=safe
+                    line, name, arguments, context, connection=connection, may_repeat=safe
                 ).run()
             except LineLost as lost:
                 # Only a call that was never sent, or is safe to repeat, is sent again; and only

@@ -25,7 +25,8 @@ from upshot.contract.tool_context import ToolContext
 from upshot.tools.definition.tool import Tool
 from upshot.tools.definition.tool_options import Trust
 from upshot.tools.mcp.connection import Connection, Line
-from upshot.tools.mcp.exchange import LineLost, in_call, reach, read_refusal
+from upshot.tools.mcp.exchange import in_call
+from upshot.tools.mcp.exchange_errors import LineLost, reach, read_refusal
 from upshot.tools.mcp.results import to_part, to_resource_part
 
 T = TypeVar("T")

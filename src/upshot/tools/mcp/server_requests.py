@@ -18,8 +18,10 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias, cast
 
 from mcp.client.context import ClientRequestContext
+from mcp.client.extension import ClaimContext, ClientExtension, ResultClaim
 from mcp_types import (
     INVALID_REQUEST,
+    CallToolResult,
     CreateMessageRequest,
     CreateMessageRequestParams,
     CreateMessageResult,
@@ -32,6 +34,7 @@ from mcp_types import (
     InputRequest,
     InputResponse,
     ListRootsResult,
+    Result,
     Root,
     TextContent,
 )
@@ -344,3 +347,28 @@ def to_model_request(params: CreateMessageRequestParams) -> ModelRequest:
         stop=tuple(params.stop_sequences) if params.stop_sequences else None,
     )
     return ModelRequest(messages, system=params.system_prompt, settings=settings)
+
+
+# -- what a call may return besides
+
+
+class CreatedTask(Result):
+    """What a call returns that became a task."""
+
+    result_type: Literal["task"] = "task"
+    task_id: str
+    poll_interval_ms: int | None = None
+
+
+class TasksExtension(ClientExtension):
+    """Tells servers that calls may become tasks."""
+
+    identifier = "io.modelcontextprotocol/tasks"
+
+    def claims(self) -> Sequence[ResultClaim[Any]]:
+        """Return the shape of a call's result that is a task."""
+        return (ResultClaim(result_type="task", model=CreatedTask, resolve=_resolve),)
+
+
+async def _resolve(created: CreatedTask, context: ClaimContext) -> CallToolResult:
+    raise AssertionError("calls take tasks as they are")
