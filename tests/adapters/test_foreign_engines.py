@@ -17,3 +17,24 @@ def test_an_engine_names_the_package_that_is_missing():
 
     with pytest.raises(Misuse, match="pip install -U no-such-package"):
         load("no_such_module", "no-such-package")
+
+
+@pytest.mark.parametrize(
+    ("package", "kind"),
+    [
+        ("claude_agent_sdk", "ClaudeAgentOptions"),
+        ("crewai", "Crew"),
+        ("smolagents", "MultiStepAgent"),
+    ],
+)
+def test_an_agent_that_cannot_be_driven_says_why(package, kind):
+    made = type(kind, (), {"__module__": f"{package}.agents", "__call__": lambda self, task: 0})()
+    with pytest.raises(Misuse, match=f"of {package}, because .* return from_{package}"):
+        as_engine(made)
+
+
+def test_an_agent_of_strands_must_be_made_for_each_run():
+    made = type("Agent", (), {"__module__": "strands.agent.agent"})()
+    with pytest.raises(Misuse, match="a function without parameters"):
+        as_engine(made)
+    assert repr(as_engine(lambda: made)).startswith("StrandsEngine(")

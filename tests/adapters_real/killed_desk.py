@@ -78,6 +78,20 @@ def adk_engine(base_url, refund):
     return as_engine(LlmAgent(name="theirs", model=model, tools=[refund]))
 
 
+def strands_engine(base_url, refund):
+    from openai import AsyncOpenAI
+    from strands import Agent as NativeAgent
+    from strands import tool as strands_tool
+    from strands.models.openai import OpenAIModel
+
+    def make():
+        client = AsyncOpenAI(base_url=base_url, api_key="no-key", max_retries=0)
+        model = OpenAIModel(client=client, model_id="gpt-5")
+        return NativeAgent(model=model, tools=[strands_tool(refund)], callback_handler=None)
+
+    return as_engine(make)
+
+
 def langgraph_engine(base_url, refund):
     from langchain.agents import create_agent
     from langchain_openai import ChatOpenAI
@@ -121,6 +135,7 @@ ENGINES = {
     "pydantic_ai": pydantic_ai_engine,
     "openai_agents": openai_agents_engine,
     "adk": adk_engine,
+    "strands": strands_engine,
     "langgraph": langgraph_engine,
     "langgraph_tools": langgraph_tools_engine,
     "one_node_tools": one_node_tools_engine,

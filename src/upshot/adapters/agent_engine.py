@@ -17,7 +17,7 @@ from contextlib import nullcontext
 from importlib import import_module
 from typing import Any, ClassVar, Final, TypeVar
 
-from upshot.adapters.engine_calls import Call, EngineCalls, HandedOver, Stream
+from upshot.adapters.engine_calls import DEFERRALS, Call, EngineCalls, Stream
 from upshot.adapters.findings import Findings
 from upshot.contract.base.enums import ErrorCode, Origin, Role
 from upshot.contract.base.structs import Json, JsonObject
@@ -25,7 +25,13 @@ from upshot.contract.error import AgentError
 from upshot.contract.message import Message
 from upshot.contract.model_calls import ModelRequest, ModelResponse
 from upshot.contract.pending import Pending
-from upshot.contract.tool_calls import ToolCall, ToolExecutionResult, ToolOutcome, ToolSpec
+from upshot.contract.tool_calls import (
+    ToolCall,
+    ToolExecutionResult,
+    ToolFailure,
+    ToolOutcome,
+    ToolSpec,
+)
 from upshot.contract.usage import Usage
 from upshot.errors import Misuse
 from upshot.models.prices import Prices
@@ -116,6 +122,8 @@ class AgentWork:
         # The outcomes of the last reply's calls, which reach the board in the order of the calls.
         self._asked: list[ToolCall] = []
         self._outcomes: dict[str, ToolOutcome] = {}
+        # Calls that only asked a question so far; with its answer they are made again.
+        self._deferred: set[str] = set()
         # Calls that write take turns, as in a reply of the run's own model.
         self._writing = asyncio.Lock()
 
@@ -126,6 +134,10 @@ class AgentWork:
     def to_failure(self, error: BaseException) -> Findings:
         """Read what the library raised."""
         raise NotImplementedError
+
+    def may_recover(self, error: Exception) -> bool:
+        """Whether the library gets the *error* of a model call, which it may do something about."""
+        return True
 
     def close(self, output: object) -> object:
         """Return the *output* of an agent that is done.
@@ -158,15 +170,13 @@ class AgentWork:
             Signal: What ends the run.
             Exception: The native error.
         """
-        if self._run.handoff is not None:
-            raise HandedOver
         self._show_outcomes()
         if self._run.tools.pending:
             raise self.calls.end(Parked(*self._run.tools.pending))
         response = await self.calls.ask(name, request, call, stream)
         if response.error is not None:
             raised = response.raw
-            if isinstance(raised, Exception):
+            if isinstance(raised, Exception) and self.may_recover(raised):
                 raise raised
             raise self.calls.fail(response, response.error)
         self._usage += response.usage
@@ -193,7 +203,7 @@ class AgentWork:
         Args:
             call: The call.
             about: The tool's description.
-            work: Makes the call.
+            work: Makes the call; a ``ToolError`` that it raises says itself what the outcome is.
 
         Returns:
             What it returned, from the log as JSON; a text for a call that was not made.
@@ -210,11 +220,19 @@ class AgentWork:
             # The outcome describes it; the library gets it unchanged.
             except Exception as error:
                 raised.append(error)
+                if isinstance(error, ToolError):
+                    raise
                 text = f"{type(error).__name__}: {error}"
                 raise ToolError(text, retryable=False) from error
             return as_json(returned[0])
 
-        outcome = await self.calls.call_tool(call, about, made)
+        is_new = call.id not in self._deferred
+        outcome = await self.calls.call_tool(call, about, made, repeats=is_new)
+        if not raised and _is_deferred(outcome):
+            # It did nothing in an earlier session but ask; now there may be an answer.
+            outcome = await self.calls.call_tool(call, about, made, repeats=False)
+        if _is_deferred(outcome):
+            self._deferred.add(call.id)
         if outcome is None:
             return _WAITS
         self._outcomes[call.id] = outcome
@@ -301,6 +319,10 @@ def to_schema(value: object) -> JsonObject:
     """Return *value* as a JSON Schema; anything that is no object is an empty one."""
     form = as_json(value)
     return form if isinstance(form, dict) else {}
+
+
+def _is_deferred(outcome: ToolOutcome | None) -> bool:
+    return isinstance(outcome, ToolFailure) and str(outcome.code) in DEFERRALS
 
 
 def _unpacked(output: JsonObject) -> Json:

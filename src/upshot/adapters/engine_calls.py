@@ -97,6 +97,7 @@ class EngineCalls:
         # In which reply each call stands, by its id.
         self._reply_of: dict[str, int] = {}
         self._replies = 0
+        self._is_handed_over = False
 
     async def finish(
         self, work: Awaitable[T], to_failure: Callable[[BaseException], Findings]
@@ -114,11 +115,11 @@ class EngineCalls:
         """
         try:
             returned = await work
-        except HandedOver:
-            returned = None
         except Exception as error:
             if self.stop is not None:
                 raise self.stop from error
+            if self._is_handed_over:
+                return None
             self.warn_of_unreported()
             reported = to_failure(error).error
             if reported is None or reported.code is ErrorCode.INTERNAL:
@@ -149,6 +150,11 @@ class EngineCalls:
         """Store the signal that ends the run, because the library may swallow it."""
         self.stop = self.stop or signal
         return self.stop
+
+    def hand_over(self) -> HandedOver:
+        """Return what ends the agent's work after a handoff; the library may wrap it."""
+        self._is_handed_over = True
+        return HandedOver()
 
     def read_logged_calls(self) -> None:
         """Read logged calls, for an agent that finds its place itself."""
@@ -182,7 +188,10 @@ class EngineCalls:
 
         Raises:
             Signal: What ends the run, such as a spent budget.
+            HandedOver: A handoff was made.
         """
+        if self._run.handoff is not None:
+            raise self.hand_over()
         await self.pause()
         try:
             model: Any = _NativeModel(name, request, call, stream, self)

@@ -2,13 +2,27 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Collection, Mapping
+from typing import Final
 
 from upshot.contract.base.checks import kind_of
 from upshot.contract.protocols import Engine
 from upshot.errors import Misuse
 from upshot.models.prices import Prices
 from upshot.wire.pricing import Price
+
+_OWN_PROGRAM: Final = "a program of its own asks the model"
+# Libraries whose agents are read and not driven: the package, a class, its adapter, and why.
+_UNDRIVEN: Final = (
+    ("agent_framework", "BaseAgent", "from_agent_framework", "its calls are not routed"),
+    ("agno", "Agent", "from_agno", "its calls are not routed"),
+    ("claude_agent_sdk", "ClaudeAgentOptions", "from_claude_agent_sdk", _OWN_PROGRAM),
+    ("claude_agent_sdk", "ClaudeSDKClient", "from_claude_agent_sdk", _OWN_PROGRAM),
+    ("crewai", "BaseAgent", "from_crewai", "its calls are not routed"),
+    ("crewai", "Crew", "from_crewai", "its calls are not routed"),
+    ("smolagents", "MultiStepAgent", "from_smolagents", "its calls are not routed"),
+)
 
 
 def as_engine(
@@ -21,9 +35,9 @@ def as_engine(
 
     Args:
         agent: An agent of Pydantic AI, the OpenAI Agents SDK or Google's Agent Development Kit; a
-            compiled graph of LangGraph, such as an agent of LangChain; or a function that makes
-            such a graph from the run's tools, a list of LangChain tools. A graph can get the run's
-            tools in no other way.
+            function without parameters that makes an agent of Strands; a compiled graph of
+            LangGraph, such as an agent of LangChain; or a function that makes such a graph from the
+            run's tools, a list of LangChain tools. A graph can get the run's tools in no other way.
         reads: The names of the agent's own tools that only read, so that an interrupted call may be
             repeated. All others count as tools that write.
         prices: The prices of the agent's models, by "provider:model"; they win over the public
@@ -32,6 +46,12 @@ def as_engine(
     Raises:
         Misuse: It is none of these, or its library is too old.
     """
+    for package, kind, adapter, why in _UNDRIVEN:
+        if _is_of(agent, package, kind):
+            raise Misuse(
+                f"as_engine cannot drive {kind_of(agent)} of {package}, because {why}: run it in a "
+                f"ScriptEngine, and return {adapter}(...)"
+            )
     if _is_of(agent, "pydantic_ai", "AbstractAgent"):
         from upshot.adapters.pydantic_ai_engine import PydanticAIEngine
 
@@ -44,6 +64,15 @@ def as_engine(
         from upshot.adapters.adk_engine import ADKEngine
 
         return ADKEngine(agent, reads=reads, prices=prices)
+    if _is_of(agent, "strands", "Agent"):
+        raise Misuse(
+            "an agent of Strands keeps its conversation, so each run needs one of its own: give "
+            "as_engine(make) a function without parameters that makes the agent"
+        )
+    if _makes_agents(agent):
+        from upshot.adapters.strands_engine import StrandsEngine
+
+        return StrandsEngine(agent, reads=reads, prices=prices)
     is_factory = callable(agent) and not isinstance(agent, type)
     if _is_of(agent, "langgraph", "Pregel") or is_factory:
         from upshot.adapters.langgraph_engine import LangGraphEngine
@@ -53,6 +82,16 @@ def as_engine(
         "as_engine takes an agent of Pydantic AI, OpenAI Agents or ADK, a graph of LangGraph, "
         f"or a function that makes one of a list of tools, not {kind_of(agent)}"
     )
+
+
+def _makes_agents(value: object) -> bool:
+    """Whether *value* is a function without parameters."""
+    if not callable(value) or isinstance(value, type):
+        return False
+    try:
+        return not inspect.signature(value).parameters
+    except (TypeError, ValueError):
+        return False
 
 
 def _is_of(value: object, package: str, name: str) -> bool:

@@ -25,7 +25,7 @@ from typing import Any, ClassVar, Final, cast
 
 import msgspec
 
-from upshot.adapters.engine_calls import DEFERRED, EngineCalls, HandedOver, failed_reply
+from upshot.adapters.engine_calls import DEFERRED, EngineCalls, failed_reply
 from upshot.adapters.langchain import ask_of, read_message, to_failure
 from upshot.contract.base.enums import DeniedReason, Effect, ErrorCode, Origin, Role
 from upshot.contract.base.structs import Json, JsonObject
@@ -357,7 +357,7 @@ class _HeldCalls:
             Signal: What ends the run.
         """
         if self._run.handoff is not None:
-            raise HandedOver
+            raise self._calls.hand_over()
         held = _Held()
         metadata, offered = look_up(facts, "metadata"), look_up(facts, "invocation_params", "tools")
         provider, model = look_up(metadata, "ls_provider"), look_up(metadata, "ls_model_name")

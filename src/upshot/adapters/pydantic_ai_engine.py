@@ -23,7 +23,6 @@ from upshot.adapters.engine_calls import (
     APPROVAL,
     DEFERRED,
     EngineCalls,
-    HandedOver,
     failed_reply,
 )
 from upshot.adapters.pydantic_ai import read_messages, read_response, to_failure, usage_of
@@ -333,8 +332,6 @@ class _Work:
             Signal: What ends the run.
             Exception: The native error.
         """
-        if self._run.handoff is not None:
-            raise HandedOver
         given = (messages, settings, parameters)
 
         async def call() -> ModelResponse:

@@ -17,8 +17,9 @@ import msgspec
 
 from upshot.adapters.findings import Findings, find_failure
 from upshot.contract.base.enums import ErrorCode, FinishReason, Role
-from upshot.contract.base.structs import Json
+from upshot.contract.base.structs import Json, Local
 from upshot.contract.message import Message, Reasoning
+from upshot.contract.model_calls import ModelResponse
 from upshot.contract.pending import PendingQuestion
 from upshot.contract.result import AgentResult
 from upshot.contract.tool_calls import ToolCall
@@ -51,6 +52,13 @@ _STOPS: Final = {
     "limit_output_tokens": (ErrorCode.BUDGET_EXCEEDED, "the limit on output tokens was reached"),
     "limit_total_tokens": (ErrorCode.BUDGET_EXCEEDED, "the limit on tokens was reached"),
     "limit_turns": (ErrorCode.MAX_TURNS, "the limit on turns was reached"),
+}
+# Where the pieces of a reply are.
+_DELTAS: Final = {
+    "text": ("text",),
+    "thought": ("reasoningContent", "text"),
+    "signature": ("reasoningContent", "signature"),
+    "input": ("toolUse", "input"),
 }
 _FILTERED: Final = frozenset({"content_filtered", "guardrail_intervened"})
 
@@ -87,6 +95,54 @@ def to_failure(exception: BaseException) -> Findings:
     if type(exception).__name__ == _LENGTH:
         findings.finish_reason = FinishReason.LENGTH
     return findings
+
+
+def read_messages(messages: list[object]) -> list[Message]:
+    """Read messages of all roles, in order; never raises."""
+    findings = Findings(raw=None)
+    for message in messages:
+        _add_message(findings, message)
+    return findings.messages
+
+
+def read_reply(events: list[object], model: str) -> ModelResponse:
+    """Read the events of one reply of the model called *model*; never raises."""
+    blocks, findings = [dict[str, str]()], Findings(raw=events)
+    reason, usage = "", None
+    for event in events:
+        start = look_up(event, "contentBlockStart", "start", "toolUse")
+        delta = look_up(event, "contentBlockDelta", "delta")
+        if look_up(event, "contentBlockStart") is not None:
+            blocks.append({})
+        if start is not None:
+            blocks[-1] |= {"id": as_text(look_up(start, "toolUseId"))}
+            blocks[-1] |= {"name": as_text(look_up(start, "name")), "input": ""}
+        for name, path in _DELTAS.items():
+            piece = as_text(look_up(delta, *path))
+            blocks[-1][name] = blocks[-1].get(name, "") + piece
+        reason = as_text(look_up(event, "messageStop", "stopReason")) or reason
+        usage = look_up(event, "metadata", "usage") or usage
+    text = "".join(block.get("text", "") for block in blocks)
+    thoughts = [
+        Reasoning(text=block["thought"], signature=block.get("signature") or None)
+        for block in blocks
+        if block.get("thought")
+    ]
+    calls = [
+        ToolCall(block["id"], block["name"], block.get("input") or {})
+        for block in blocks
+        if block.get("name")
+    ]
+    findings.say(text, thoughts, calls)
+    _add_stop(findings, reason)
+    return ModelResponse(
+        parts=findings.messages[0].parts,
+        usage=usage_of(usage, calls=1),
+        finish_reason=findings.finish_reason,
+        error=findings.error,
+        provider_data={"model": model, "finish_raw": reason},
+        local=Local(raw=events),
+    )
 
 
 def _add_result(findings: Findings, result: object) -> None:
