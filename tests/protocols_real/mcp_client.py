@@ -126,9 +126,9 @@ async def play(url: str) -> None:
     async with open_mcp(SPACE, url=url, roots=["."], resources=True, **options) as tools:
         if SCENARIO == "http-standard-headers":
             for one in await tools.resources():
-                await tools.resource(one["uri"])
+                await tools.resource(str(one["uri"]))
             for one in await tools.prompts():
-                await tools.prompt(one["name"])
+                await tools.prompt(str(one["name"]))
         script: list[Any] = [
             ToolCall(f"c{number}", f"{SPACE}_{name}", arguments)
             for number, (name, arguments) in enumerate(calls_for(tools))

@@ -86,6 +86,8 @@ class Modern:
             self.calls.append(params)
             # Calls that were made before it was there count too.
             result = self.script[min(len(self.calls), len(self.script)) - 1]
+            if "error" in result:
+                return web.json_response({"jsonrpc": "2.0", "id": message["id"], **result})
             if result == "hang":
                 self.hung.set()
                 await asyncio.Event().wait()

@@ -9,11 +9,14 @@ from subprocess import PIPE
 import pytest
 
 from tests.processes import start_python
-from tests.tools.mcp.modern import FORM, Modern, asks, form, link, serving, text
+from tests.tools.mcp.modern import FORM, Modern, asks, form, link, sample, serving, text
 from upshot import (
     Agent,
     Answer,
+    Budget,
     Effect,
+    ModelResponse,
+    ModelStarted,
     PendingQuestion,
     Policy,
     QuestionAnswered,
@@ -22,6 +25,7 @@ from upshot import (
     ScriptedModel,
     Status,
     ToolCall,
+    Usage,
     open_mcp,
     replay,
     resume,
@@ -220,6 +224,97 @@ async def test_a_replay_asks_nobody(tmp_path):
         async with open_mcp("bank", url=bank.url) as tools:
             again = await replay("r1", agent_with(tools), journal=journal)
     assert again.same and len(bank.calls) == 2
+
+
+async def test_a_call_refused_until_the_user_has_opened_a_link_is_made_again(tmp_path):
+    journal = str(tmp_path / "j")
+    needed = {
+        "mode": "url",
+        "message": "Sign in.",
+        "url": "https://bank.example",
+        "elicitationId": "e",
+    }
+    error = {"code": -32042, "message": "sign in first", "data": {"elicitations": [needed]}}
+    async with serving(Modern({"error": error}, text("paid"))) as bank:
+        (question,) = (await pay(bank, journal)).pending
+        assert "https://bank.example" in question.question
+        done = await pay(bank, journal, answers=[Answer(question.id, "accept")])
+    assert done.tool_records[0].outcome.output == {"result": "paid"}
+    assert bank.responses == [None, None]
+
+
+# -- models and roots
+
+
+def agent_of_three(tools):
+    model = ScriptedModel([CALL, "Hi there.", "Done."])
+    return Agent("clerk", model=model, tools=[tools])
+
+
+async def test_a_server_gets_a_reply_of_the_run_s_model_which_is_logged(tmp_path):
+    asked = asks({"m": sample("Say hi.", systemPrompt="Be brief.")})
+    async with (
+        serving(Modern(asked, text("ok"))) as bank,
+        open_mcp("bank", url=bank.url, sampling=True) as tools,
+        start(agent_of_three(tools), "Pay.", journal=str(tmp_path / "j")) as live,
+    ):
+        purposes = [event.purpose async for event in live if isinstance(event, ModelStarted)]
+        result = await live.result()
+    assert result.content == "Done."
+    assert purposes == ["", "sampling", ""]
+    assert result.usage.api_calls == 3
+    reply = bank.responses[1]["m"]
+    assert reply["content"]["text"] == "Hi there." and reply["role"] == "assistant"
+
+
+async def test_a_reply_to_a_server_counts_in_the_budget():
+    async with (
+        serving(Modern(asks({"m": sample()}), text("ok"))) as bank,
+        open_mcp("bank", url=bank.url, sampling=True) as tools,
+    ):
+        first = ModelResponse(tool_calls=[CALL], usage=Usage(input_tokens=50, output_tokens=50))
+        agent = agent_of_three(tools).but(model=ScriptedModel([first, "Hi.", "Done."]))
+        result = await run(agent, "Pay.", budget=Budget(max_tokens=100))
+    assert result.error.code == "budget_exceeded"
+    assert len(bank.calls) == 1
+    assert "the model did not reply" in result.tool_records[0].outcome.error
+
+
+async def test_a_function_may_reply_to_a_server():
+    async def reply(request):
+        return f"{request.system}: {request.messages[0].text}"
+
+    asked = asks({"m": sample("Say hi.", systemPrompt="Be brief.")})
+    async with serving(Modern(asked, text("ok"))) as bank:
+        await pay(bank, None, sampling=reply)
+    assert bank.responses[1]["m"]["content"]["text"] == "Be brief.: Say hi."
+
+
+@pytest.mark.parametrize(
+    ("asked", "options", "said"),
+    [
+        (sample(), {}, r"open_mcp(sampling=True) allows it"),
+        (
+            sample(tools=[{"name": "x", "inputSchema": {"type": "object"}}]),
+            {"sampling": True},
+            "tools",
+        ),
+        ({"method": "roots/list"}, {}, "open_mcp(roots=) names them"),
+    ],
+    ids=["sampling", "tools", "roots"],
+)
+async def test_what_a_server_does_not_get_is_said(asked, options, said):
+    async with serving(Modern(asks({"m": asked}), text("ok"))) as bank:
+        result = await pay(bank, None, **options)
+    assert said in result.tool_records[0].outcome.error
+    assert len(bank.calls) == 1
+
+
+async def test_a_server_is_told_its_folders(tmp_path):
+    async with serving(Modern(asks({"r": {"method": "roots/list"}}), text("ok"))) as bank:
+        await pay(bank, None, roots=[tmp_path])
+    roots = bank.responses[1]["r"]["roots"]
+    assert roots == [{"uri": tmp_path.as_uri(), "name": tmp_path.name}]
 
 
 # -- servers of older versions, which wait for the answer
