@@ -25,6 +25,13 @@ def calls_for(tools: Any) -> list[tuple[str, dict[str, Any]]]:
     """Return the calls that the scenario waits for, by the server's own names."""
     if "toolCalls" in CONTEXT:
         return [(one["name"], one.get("arguments") or {}) for one in CONTEXT["toolCalls"]]
+    if SCENARIO.startswith("sep-2640-client-verify"):
+        skill = "pdf-processing"
+        # The second file is not to be fetched either, whatever a model asks for.
+        others = ({"skill": skill}, {"skill": skill, "file": "references/FORMS.md"})
+        return [("read_skill", given) for given in others]
+    if SCENARIO == "sep-2640-client-no-prefetch":
+        return []
     names = [tool.name.removeprefix(f"{SPACE}_") for tool in tools]
     if SCENARIO == "json-schema-2020-12-preservation":
         listed = tools["json_schema_2020_12_tool"].parameters
@@ -123,7 +130,7 @@ def fill_in(question: PendingQuestion) -> Any:
 
 async def play(url: str) -> None:
     options: Any = {"auth": await auth_for(url), "elicit": fill_in, "sampling": True}
-    async with open_mcp(SPACE, url=url, roots=["."], resources=True, **options) as tools:
+    async with open_mcp(SPACE, url=url, roots=["."], skills=True, **options) as tools:
         if SCENARIO == "http-standard-headers":
             for one in await tools.resources():
                 await tools.resource(str(one["uri"]))

@@ -68,7 +68,7 @@ class _Skill:
         files = [*self.files()]
         shown = "\n".join(f"- {one}" for one in files[:_LISTED_FILES])
         more = f"\n- and {len(files) - _LISTED_FILES} more" if len(files) > _LISTED_FILES else ""
-        return _split(text)[1].strip() + (f"\n\nOther files:\n{shown}{more}" if files else "")
+        return split_header(text)[1].strip() + (f"\n\nOther files:\n{shown}{more}" if files else "")
 
 
 def load_skills(*folders: str | Path, tool_name: str = "read_skill", trust: Trust = "") -> ToolSet:
@@ -133,7 +133,7 @@ def _skills_in(folder: Path) -> Iterable[_Skill]:
 def _load(folder: Path) -> _Skill:
     path = folder / MAIN_FILE
     try:
-        header, _ = _split(path.read_text("utf-8-sig"))
+        header, _ = split_header(path.read_text("utf-8-sig"))
     except UnicodeDecodeError:
         raise Misuse(f"{path} is not UTF-8 text") from None
     found = parse_yaml(header, str(path))
@@ -154,7 +154,7 @@ def _load(folder: Path) -> _Skill:
     return _Skill(name, " ".join(description.split()), folder)
 
 
-def _split(text: str) -> tuple[str, str]:
+def split_header(text: str) -> tuple[str, str]:
     """Return the header and the body of a ``SKILL.md``; without a header it is empty."""
     lines = text.splitlines()
     fences = [number for number, line in enumerate(lines) if line.rstrip() == _FENCE]

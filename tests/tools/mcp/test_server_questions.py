@@ -268,16 +268,21 @@ async def test_a_server_gets_a_reply_of_the_run_s_model_which_is_logged(tmp_path
 
 
 async def test_a_reply_to_a_server_counts_in_the_budget():
+    usage = Usage(input_tokens=50, output_tokens=50)
+    replies = [
+        ModelResponse(tool_calls=[CALL], usage=usage),
+        ModelResponse(content="Hi.", usage=usage),
+    ]
     async with (
-        serving(Modern(asks({"m": sample()}), text("ok"))) as bank,
+        serving(Modern(asks({"m": sample()}))) as bank,
         open_mcp("bank", url=bank.url, sampling=True) as tools,
     ):
-        first = ModelResponse(tool_calls=[CALL], usage=Usage(input_tokens=50, output_tokens=50))
-        agent = agent_of_three(tools).but(model=ScriptedModel([first, "Hi.", "Done."]))
-        result = await run(agent, "Pay.", budget=Budget(max_tokens=100))
-    assert result.error.code == "budget_exceeded"
-    assert len(bank.calls) == 1
-    assert "the model did not reply" in result.tool_records[0].outcome.error
+        agent = Agent("clerk", model=ScriptedModel([*replies, "Hi.", "Done."]), tools=[tools])
+        result = await run(agent, "Pay.", budget=Budget(max_tokens=150))
+    # The server asks for a second reply, which the run cannot pay for.
+    assert len(bank.calls) == 2
+    assert "The budget of 150 tokens is spent" in result.tool_records[0].outcome.error
+    assert result.error.code == "budget_exceeded" and result.usage.total_tokens == 200
 
 
 async def test_a_function_may_reply_to_a_server():

@@ -26,6 +26,7 @@ import httpx2
 import mcp_types
 from anyio import ClosedResourceError, EndOfStream
 from mcp import Client
+from mcp.client.extension import advertise
 from mcp.client.stdio import get_default_environment
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.message import SessionMessage
@@ -34,7 +35,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from upshot.contract.base.secrets import Secrets
 from upshot.tools.mcp.oauth import OAuth, SignInState
 from upshot.tools.mcp.server_address import Server
-from upshot.tools.mcp.server_requests import ServerRequests, TasksExtension
+from upshot.tools.mcp.server_requests import SKILLS, ServerRequests, TasksExtension
 
 MAX_LINE_BYTES = 64 * 1024 * 1024
 """The size limit of one message; a longer one breaks the connection."""
@@ -467,7 +468,7 @@ class Connection:
             transport,  # pyright: ignore[reportArgumentType]  # the SDK does not export its own name for it
             message_handler=listen,
             cache=None,
-            extensions=(TasksExtension(),),
+            extensions=(TasksExtension(), advertise(SKILLS)),
             elicitation_callback=requests.elicit_live,
             sampling_callback=requests.sample_live if requests.abilities.sampling else None,
             list_roots_callback=requests.roots_live if requests.abilities.roots else None,

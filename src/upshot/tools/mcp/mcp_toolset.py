@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
@@ -26,6 +26,7 @@ from upshot.tools.mcp.connection import CannotConnect, Connection, Line
 from upshot.tools.mcp.exchange import Exchange, list_tools
 from upshot.tools.mcp.exchange_errors import LineLost, not_done, reach, read_refusal
 from upshot.tools.mcp.resources import Resources
+from upshot.tools.mcp.skills import Skill, list_skills, make_skill_tool
 
 TOOL_CHANGED = "tool_changed"
 
@@ -47,6 +48,7 @@ class Terms:
         network: Whether the server itself is reached over the network.
         pins: The accepted versions of the tools, by name; None accepts any.
         resources: Whether there are tools that read the server's resources.
+        skills: Whether there is a tool that reads the server's skills.
     """
 
     namespace: str
@@ -58,6 +60,7 @@ class Terms:
     network: bool
     pins: Mapping[str, str] | None
     resources: bool = False
+    skills: bool = False
 
     def takes(self, name: str) -> bool:
         """Return whether the tool that the server calls *name* is included."""
@@ -169,20 +172,34 @@ class McpTools:
                 self._add(one)
         self._checked = line
         if self._terms.resources and line.client.server_capabilities.resources is not None:
-            self._add_resource_tools()
+            own = self._resources.tools(network=self._terms.network, timeout_s=timeout_s)
+            self._add_own(own)
+        if self._terms.skills and (skills := await list_skills(line)):
+            self._add_own([self._make_skill_tool(skills)])
         if not self._tools and self._terms.include is not None:
             names = ", ".join(one.name for one in listed) or "none"
             raise Misuse(
                 f"open_mcp({self._terms.namespace!r}): include= matches no tool; it has: {names}"
             )
 
-    def _add_resource_tools(self) -> None:
+    def _make_skill_tool(self, skills: Mapping[str, Skill]) -> Tool:
         terms = self._terms
-        for tool in self._resources.tools(network=terms.network, timeout_s=terms.timeout_s):
+        return make_skill_tool(
+            skills,
+            self._resources.read,
+            namespace=terms.namespace,
+            network=terms.network,
+            timeout_s=terms.timeout_s,
+            trust=terms.trust,
+        )
+
+    def _add_own(self, tools: Iterable[Tool]) -> None:
+        """Add tools that are made here."""
+        for tool in tools:
             if tool.name in self._tools:
                 raise Misuse(
-                    f"the MCP server has a tool {tool.name!r} of its own: leave out resources=, or "
-                    "exclude= the tool"
+                    f"the MCP server has a tool {tool.name!r} of its own: exclude= it, or leave "
+                    "out resources= or skills="
                 )
             self._tools[tool.name] = tool
 

@@ -43,6 +43,7 @@ async def open_mcp(
     sampling: bool | Sample = False,
     roots: Iterable[str | Path] | None = None,
     resources: bool = False,
+    skills: bool = False,
 ) -> AsyncGenerator[McpTools]:
     """Open an MCP server's tools.
 
@@ -81,6 +82,8 @@ async def open_mcp(
         roots: The folders that the server is told to work on.
         resources: Whether there are tools ``list_resources`` and ``read_resource``, if the server
             has resources.
+        skills: Whether there is a tool ``read_skill``, if the server has skills. It needs the
+            extra ``machine``, for YAML.
 
     Yields:
         The tool set, an iterable of tools, for use in the same event loop until the block ends.
@@ -116,6 +119,7 @@ async def open_mcp(
         network=bool(server.url),
         pins=pins,
         resources=resources,
+        skills=skills,
     )
     requests = ServerRequests(namespace, Abilities(elicit, sampling, _folders(roots)))
     connection = Connection(server, timeout_s=timeout_s, auth=auth, requests=requests)

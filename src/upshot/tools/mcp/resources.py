@@ -62,7 +62,7 @@ class Resources:
             return await self._ask(self._list)
 
         async def read_one(context: ToolContext, arguments: JsonObject) -> object:
-            result = await self._read(cast("str", arguments["uri"]))
+            result = await self.read(cast("str", arguments["uri"]))
             texts = [one.text for one in result.contents if isinstance(one, TextResourceContents)]
             if len(texts) == len(result.contents) == 1:
                 return texts[0]
@@ -90,13 +90,21 @@ class Resources:
             )
         return made
 
+    async def read(self, uri: str) -> ReadResourceResult:
+        """Return the contents of a resource.
+
+        Raises:
+            ToolError: The server cannot be reached, or refuses.
+        """
+        return await self._ask(lambda line: line.client.read_resource(uri))
+
     async def list(self) -> list[JsonObject]:
         """Return the resources, and templates of their addresses."""
         return await self._ask(self._list)
 
     async def message(self, uri: str) -> Message:
         """Return a resource as a message of the user."""
-        result = await self._read(uri)
+        result = await self.read(uri)
         parts = [
             Text(one.text, trust=self._label)
             if isinstance(one, TextResourceContents)
@@ -145,9 +153,6 @@ class Resources:
                 # Templates are optional, and nothing says whether a server has any.
                 return found
         return found
-
-    async def _read(self, uri: str) -> ReadResourceResult:
-        return await self._ask(lambda line: line.client.read_resource(uri))
 
     async def _ask(self, request: Callable[[Line], Awaitable[T]]) -> T:
         """Make a request, again if the connection broke: all of them only read.

@@ -43,6 +43,7 @@ class SharedOptions(TypedDict, total=False):
         sampling: Whether the run's model replies to servers, or a function that does.
         roots: The folders that the servers are told to work on.
         resources: Whether there are tools that read the resources of servers that have any.
+        skills: Whether there are tools that read the skills of servers that have any.
     """
 
     timeout_s: float
@@ -51,6 +52,7 @@ class SharedOptions(TypedDict, total=False):
     sampling: bool | Sample
     roots: Iterable[str | Path] | None
     resources: bool
+    skills: bool
 
 
 @block("upshot.open_mcp_servers(...)", "servers")

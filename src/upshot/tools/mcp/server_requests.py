@@ -56,6 +56,8 @@ Elicit: TypeAlias = Callable[[PendingQuestion], Awaitable[Json] | Json]
 Sample: TypeAlias = Callable[[ModelRequest], Awaitable[ModelResponse | str] | ModelResponse | str]
 """Replies to a server in place of the run's model."""
 
+SKILLS = "io.modelcontextprotocol/skills"
+"""The extension of servers that have skills."""
 ACCEPT, DECLINE, CANCEL = "accept", "decline", "cancel"
 _CHOICES = (ACCEPT, DECLINE, CANCEL)
 _MOST_ASKED = 5
