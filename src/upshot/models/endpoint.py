@@ -91,6 +91,8 @@ class Endpoint:
         # Parts of the address that the environment or the cloud's own library knows.
         self._places = [name for name in names if name in PLACES]
         self._url = "" if names else _to_url(provider, base_url, self._path[0])
+        # Of most providers every request has the same address.
+        self._same = "" if _MODEL in self._path[0] else self._url
         # The signature names it, and another server's address does not.
         self._region = _region_of(self._url)
         host = urlsplit(self._url).hostname or ""
@@ -128,6 +130,8 @@ class Endpoint:
             model: The provider's name of the model.
             stream: Whether the reply should be streamed.
         """
+        if self._same:
+            return self._same
         path, _, option = self._path[stream].partition("?")
         if _MODEL not in path:
             return self.url

@@ -100,8 +100,10 @@ def read_chat(document: JsonObject, reply: ReplyAccumulator) -> None:
     if legacy := as_object(message.get("function_call")):
         calls.append(_PartialCall.of({"function": legacy}))
     details = list(map(as_object, as_list(message.get("reasoning_details"))))
-    media = _Media()
-    collected.add(media.add(message), "")
+    media = None
+    if "audio" in message or "images" in message:
+        media = _Media()
+        collected.add(media.add(message), "")
     _add_parts(collected, details, calls, reply, media)
 
 
@@ -116,7 +118,7 @@ class ChatStream:
         self._details: dict[tuple[object, object], JsonObject] = {}
         self._calls: list[_PartialCall] = []
         self._open: dict[int, int] = {}
-        self._media = _Media()
+        self._media: _Media | None = None
         self._has_choice = False
 
     def read(self, name: str, document: JsonObject) -> list[StreamEvent]:
@@ -147,9 +149,8 @@ class ChatStream:
         if refusal := as_text(delta.get("refusal")):
             self._reply.refusal.append(refusal)
         # Most deltas hold a piece of text and none of these.
-        if ("audio" in delta or "images" in delta) and (spoken := self._media.add(delta)):
-            self._said.add(spoken, "")
-            events.append(TextDelta(text=spoken))
+        if "audio" in delta or "images" in delta:
+            events += self._read_media(delta)
         if details := delta.get("reasoning_details"):
             for item in as_list(details):
                 self._merge_detail(as_object(item))
@@ -159,6 +160,14 @@ class ChatStream:
         if legacy := as_object(delta.get("function_call")):
             events.append(self._read_call({"index": 0, "function": legacy}))
         return events
+
+    def _read_media(self, delta: JsonObject) -> list[StreamEvent]:
+        self._media = self._media or _Media()
+        spoken = self._media.add(delta)
+        if not spoken:
+            return []
+        self._said.add(spoken, "")
+        return [TextDelta(text=spoken)]
 
     def _read_call(self, piece: JsonObject) -> ToolCallDelta:
         place = self._place_of(piece)
@@ -399,7 +408,7 @@ def _add_parts(
     details: list[JsonObject],
     calls: list[_PartialCall],
     reply: ReplyAccumulator,
-    media: _Media,
+    media: _Media | None,
 ) -> None:
     """Add thoughts, text and calls; a gateway's details replace the thoughts they describe."""
     reply.parts += [_to_detail(detail, reply.provider) for detail in details]
@@ -410,7 +419,8 @@ def _add_parts(
             reply.add_text("".join(pieces))
         elif not details:
             reply.parts.append(Reasoning(text="".join(pieces), provider=reply.provider))
-    reply.parts += media.to_parts()
+    if media is not None:
+        reply.parts += media.to_parts()
     for call in calls:
         reply.add_call(call.to_call(reply.next_call_id(), reply.provider))
 
