@@ -60,6 +60,8 @@ gc.disable()
 def pytest_collection_finish() -> None:
     """Keep the objects of the collection from the garbage collector, and start it."""
     gc.freeze()
+    # What a test makes is mostly gone with it.
+    gc.set_threshold(5_000, 10, 10)
     gc.enable()
 
 

@@ -386,9 +386,11 @@ async def test_a_guardrail_may_ask_an_agent_whose_usage_counts() -> None:
 
 
 async def test_a_check_that_hangs_ends_with_the_run() -> None:
+    has_begun: list[bool] = []
     is_ended: list[bool] = []
 
     async def hangs(info: Any, request: Request) -> None:
+        has_begun.append(True)
         try:
             await asyncio.Event().wait()
         finally:
@@ -397,6 +399,7 @@ async def test_a_check_that_hangs_ends_with_the_run() -> None:
     agent = Agent("a", model=ScriptedModel([measured("Hm.")]), deciders=[input_guardrail(hangs)])
     result = await run(agent, "Go.", budget=Budget(deadline_s=0.02))
     assert result.error is not None
-    assert (result.error.code, is_ended) == ("timeout", [True])
+    # On a busy machine the time may be over before the check begins.
+    assert (result.error.code, is_ended) == ("timeout", has_begun)
     assert result.usage.api_calls == 1
     assert result.usage.total_tokens
