@@ -92,6 +92,14 @@ def strands_engine(base_url, refund):
     return as_engine(make)
 
 
+def agno_engine(base_url, refund):
+    from agno.agent import Agent as NativeAgent
+    from agno.models.openai import OpenAIChat
+
+    model = OpenAIChat(id="gpt-5", base_url=base_url, api_key="no-key", max_retries=0)
+    return as_engine(NativeAgent(model=model, tools=[refund], telemetry=False))
+
+
 def langgraph_engine(base_url, refund):
     from langchain.agents import create_agent
     from langchain_openai import ChatOpenAI
@@ -136,6 +144,7 @@ ENGINES = {
     "openai_agents": openai_agents_engine,
     "adk": adk_engine,
     "strands": strands_engine,
+    "agno": agno_engine,
     "langgraph": langgraph_engine,
     "langgraph_tools": langgraph_tools_engine,
     "one_node_tools": one_node_tools_engine,

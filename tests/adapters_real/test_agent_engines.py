@@ -73,7 +73,15 @@ def strands(base_url, tools, instructions=None):
     return make
 
 
-BUILD = {"openai_agents": openai_agents, "adk": adk, "strands": strands}
+def agno(base_url, tools, instructions=None):
+    from agno.agent import Agent as NativeAgent
+    from agno.models.openai import OpenAIChat
+
+    model = OpenAIChat(id=MODEL, base_url=base_url, api_key=KEY, max_retries=0)
+    return NativeAgent(model=model, tools=list(tools), instructions=instructions, telemetry=False)
+
+
+BUILD = {"openai_agents": openai_agents, "adk": adk, "strands": strands, "agno": agno}
 HERE = [name for name in BUILD if is_here(name)]
 
 
@@ -276,13 +284,15 @@ async def test_a_run_is_canceled_in_the_middle_of_a_tool(desk, added):
     assert (result.status, result.effect, added) == ("canceled", "unknown", ["ended"])
 
 
-async def test_its_events_are_those_of_any_run(desk, add):
+async def test_its_events_are_those_of_any_run(desk, add, library):
     reply = says("three and some more words", chunk_chars=5)
     async with desk(calls(1), reply, tools=[add]) as agent, start(agent, "Add") as live:
         seen = [event async for event in live]
         result = await live.result()
     kinds = [event.kind for event in seen]
     assert {"model_started", "model_replied", "tool_started", "tool_settled"} <= set(kinds)
+    if library == "agno":
+        pytest.skip("its engine does not stream")
     shown = "".join(event.text for event in seen if event.kind == "text_delta")
     assert shown == result.content == "three and some more words"
     assert result.usage.input_tokens == 200
@@ -399,7 +409,8 @@ async def test_earlier_turns_of_a_conversation_are_sent(desk, add, journal):
         result = await run(agent, "Who am I?", journal=journal, conversation="c1")
         sent = [one["role"] for one in desk.requests()[-1].body["messages"]]
     assert result.content == "Ann."
-    assert sent == ["system", "user", "assistant", "user"]
+    assert sent[0] in ("system", "developer")
+    assert sent[1:] == ["user", "assistant", "user"]
 
 
 async def test_a_run_is_replayed_without_a_call(desk, add, added, journal):

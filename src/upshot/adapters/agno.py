@@ -14,8 +14,9 @@ import msgspec
 
 from upshot.adapters.findings import Findings, find_failure, to_pending, without_zeros
 from upshot.contract.base.enums import ErrorCode, Role
-from upshot.contract.base.structs import Json
+from upshot.contract.base.structs import Json, Local
 from upshot.contract.message import Message, Reasoning
+from upshot.contract.model_calls import ModelResponse
 from upshot.contract.pending import PendingExternal, PendingQuestion
 from upshot.contract.result import AgentResult
 from upshot.contract.tool_calls import ToolCall
@@ -57,12 +58,38 @@ def from_agno(native: object) -> AgentResult[Json]:
     """
     if isinstance(native, BaseException):
         return to_failure(native).to_result()
+    return to_findings(native).to_result()
+
+
+def to_findings(native: object) -> Findings:
+    """Read a run or messages; never raises."""
     findings, messages = Findings(raw=native), as_items(native)
     if messages or look_up(native, "role") is not None:
         _add_messages(findings, messages or [native])
     else:
         _add_run(findings, native)
-    return findings.to_result()
+    return findings
+
+
+def read_messages(messages: list[object]) -> list[Message]:
+    """Read messages of all roles, in order; never raises."""
+    return [_plain(one, _role(one)) for one in messages]
+
+
+def read_reply(response: object, model: str) -> ModelResponse:
+    """Read a ``ModelResponse`` of the model called *model*; never raises."""
+    thought = as_text(look_up(response, "reasoning_content"))
+    calls = [read_call(call) for call in as_items(look_up(response, "tool_calls"))]
+    findings = Findings(raw=response)
+    findings.say(_text(response), [Reasoning(text=thought)] if thought else [], calls)
+    metrics = look_up(response, "response_usage")
+    return ModelResponse(
+        parts=findings.messages[0].parts,
+        usage=usage_of(metrics, calls=1),
+        cost=_cost(metrics),
+        provider_data={"model": model, **find_texts(response, response_id="provider_data.id")},
+        local=Local(raw=response),
+    )
 
 
 def to_failure(exception: BaseException) -> Findings:
@@ -138,8 +165,12 @@ def _add_messages(
             _add_tool_message(findings, message, ran or {})
         else:
             into = findings.messages or findings.seeded
-            known = Role(role) if role in list(Role) else Role.SYSTEM
-            into.append(_plain(message, known))
+            into.append(_plain(message, _role(message)))
+
+
+def _role(message: object) -> Role:
+    role = as_text(look_up(message, "role"))
+    return Role(role) if role in list(Role) else Role.SYSTEM
 
 
 def _plain(message: object, role: Role) -> Message:

@@ -16,7 +16,6 @@ _OWN_PROGRAM: Final = "a program of its own asks the model"
 # Libraries whose agents are read and not driven: the package, a class, its adapter, and why.
 _UNDRIVEN: Final = (
     ("agent_framework", "BaseAgent", "from_agent_framework", "its calls are not routed"),
-    ("agno", "Agent", "from_agno", "its calls are not routed"),
     ("claude_agent_sdk", "ClaudeAgentOptions", "from_claude_agent_sdk", _OWN_PROGRAM),
     ("claude_agent_sdk", "ClaudeSDKClient", "from_claude_agent_sdk", _OWN_PROGRAM),
     ("crewai", "BaseAgent", "from_crewai", "its calls are not routed"),
@@ -34,8 +33,8 @@ def as_engine(
     """Make an engine of an agent of another library: ``Agent("desk", engine=as_engine(theirs))``.
 
     Args:
-        agent: An agent of Pydantic AI, the OpenAI Agents SDK or Google's Agent Development Kit; a
-            function without parameters that makes an agent of Strands; a compiled graph of
+        agent: An agent of Pydantic AI, the OpenAI Agents SDK, Google's Agent Development Kit or
+            Agno; a function without parameters that makes an agent of Strands; a compiled graph of
             LangGraph, such as an agent of LangChain; or a function that makes such a graph from the
             run's tools, a list of LangChain tools. A graph can get the run's tools in no other way.
         reads: The names of the agent's own tools that only read, so that an interrupted call may be
@@ -64,6 +63,10 @@ def as_engine(
         from upshot.adapters.adk_engine import ADKEngine
 
         return ADKEngine(agent, reads=reads, prices=prices)
+    if _is_of(agent, "agno", "Agent"):
+        from upshot.adapters.agno_engine import AgnoEngine
+
+        return AgnoEngine(agent, reads=reads, prices=prices)
     if _is_of(agent, "strands", "Agent"):
         raise Misuse(
             "an agent of Strands keeps its conversation, so each run needs one of its own: give "
@@ -79,8 +82,9 @@ def as_engine(
 
         return LangGraphEngine(agent, reads=reads, prices=prices)
     raise Misuse(
-        "as_engine takes an agent of Pydantic AI, OpenAI Agents or ADK, a graph of LangGraph, "
-        f"or a function that makes one of a list of tools, not {kind_of(agent)}"
+        "as_engine takes an agent of Pydantic AI, OpenAI Agents, ADK or Agno, a graph of LangGraph "
+        f"or a function that makes one of tools, or one that makes an agent of Strands, not "
+        f"{kind_of(agent)}"
     )
 
 
