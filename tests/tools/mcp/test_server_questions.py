@@ -7,6 +7,7 @@ from pathlib import Path
 from subprocess import PIPE
 
 import pytest
+from mcp_types import CreateMessageRequestParams, ElicitRequestFormParams
 
 from tests.processes import start_python
 from tests.tools.mcp.modern import FORM, Modern, asks, form, link, sample, serving, text
@@ -33,6 +34,7 @@ from upshot import (
     start,
 )
 from upshot.state.run_state import RunState
+from upshot.tools.mcp.server_requests import Abilities, OpenCall, ServerRequests
 
 CALL = ToolCall("c1", "bank_pay", {"to": "eve"})
 
@@ -57,7 +59,7 @@ async def test_a_question_parks_the_run_and_its_answer_goes_back_with_the_state(
         assert parked.status is Status.INPUT_REQUIRED
         (question,) = parked.pending
         assert isinstance(question, PendingQuestion)
-        assert (question.question, question.schema) == ("How much?", FORM)
+        assert (question.question, question.schema) == ("The MCP server bank asks: How much?", FORM)
         assert question.source == "MCP server bank"
         done = await pay(bank, journal, answers=[Answer(question.id, {"cents": 5})])
     assert done.content == "Done."
@@ -144,7 +146,7 @@ async def test_the_host_of_the_run_may_answer_and_sees_who_asks(tmp_path):
     host = Host()
     async with serving(Modern(asks({"k": form()}), text("paid"))) as bank:
         done = await pay(bank, str(tmp_path / "j"), more={"host": host})
-    assert done.success and host.asked == "MCP server bank: How much?"
+    assert done.success and host.asked == "The MCP server bank asks: How much?"
     assert bank.responses[1]["k"]["content"]["cents"] == 4
 
 
@@ -361,13 +363,29 @@ async def test_a_read_of_a_waiting_server_parks_and_is_made_again(tmp_path, monk
     command, journal = small(tmp_path / "log", monkeypatch), str(tmp_path / "j")
     parked = await ask_small(command, tmp_path / "log", "quiz", journal=journal)
     (question,) = parked.pending
-    assert (question.question, question.source) == ("Who are you?", "MCP server s")
+    assert question.question == "The MCP server s asks: Who are you?"
     answers = [Answer(question.id, {"name": "Ann"})]
     done = await ask_small(command, tmp_path / "log", "quiz", journal=journal, answers=answers)
     assert done.tool_records[0].outcome.output == {
         "result": '{"action": "accept", "content": {"name": "Ann"}}'
     }
     assert (tmp_path / "log").read_text().split().count("quiz") == 2
+
+
+async def test_a_question_that_may_be_about_another_run_is_asked_of_nobody():
+    class Log:
+        is_in_run = True
+
+        def __init__(self, run_id):
+            self.run_id = run_id
+
+    requests = ServerRequests("s", Abilities(sampling=True))
+    requests.calls += [OpenCall(Log("r1"), may_repeat=True), OpenCall(Log("r2"))]
+    params = ElicitRequestFormParams(message="Who?", requested_schema=FORM)
+    assert (await requests.elicit_live(None, params)).action == "cancel"
+    said = {"role": "user", "content": {"type": "text", "text": "hi"}}
+    wanted = CreateMessageRequestParams.model_validate({"messages": [said], "maxTokens": 5})
+    assert "only runs have one" in (await requests.sample_live(None, wanted)).message
 
 
 # -- kill -9

@@ -207,10 +207,9 @@ class _RunLog:
         ask, working = method(context.plan.host, "ask_user"), context.budget.working
         if ask is None:
             return False
-        text = f"{question.source}: {question.question}" if question.source else question.question
         try:
             with nullcontext() if working is None else working.asking():
-                answer, _ = to_free_json(await call(ask, text))
+                answer, _ = to_free_json(await call(ask, question.question))
         except Exception as error:
             # A host that cannot ask fails no call: the question stays open.
             if signal_of(error) is None:

@@ -67,6 +67,11 @@ class CallLog:
         self._calls = state.run_calls
 
     @property
+    def run_id(self) -> str:
+        """The run of the call, or the made-up id of a Toolbox outside a run."""
+        return self._state.identity.run_id
+
+    @property
     def is_in_run(self) -> bool:
         """Whether the call belongs to a run."""
         return self._calls is not None

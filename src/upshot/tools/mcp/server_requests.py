@@ -190,7 +190,8 @@ class ServerRequests:
         _, _, fault = name.partition("\n")
         described = params.model_dump(mode="json", by_alias=True, exclude_none=True)
         digest = hashlib.sha256(canonical_json([name, described])).hexdigest()[:8]
-        text = params.message
+        # Wherever it is shown, the user sees that a stranger wrote it.
+        text = f"The {self._source} asks: {params.message}"
         if isinstance(params, ElicitRequestURLParams):
             text = f"{text}\nOpen {params.url} and say when you are done."
         if fault:
@@ -206,12 +207,20 @@ class ServerRequests:
 
     # -- requests over an open connection
 
+    def _asking(self) -> OpenCall | None:
+        """Return the call during which the server asks, None if that may be a call of another run.
+
+        The server does not say which call it asks about.
+        """
+        runs = {"" if one.log is None else one.log.run_id for one in self.calls}
+        return self.calls[-1] if len(runs) == 1 else None
+
     async def elicit_live(
         self, context: ClientRequestContext, params: ElicitRequestParams
     ) -> ElicitResult | ErrorData:
         """Answer a question of a server that waits for the answer."""
-        call = self.calls[-1] if self.calls else None
-        log, name = None if call is None else call.log, "live"
+        call, name = self._asking(), "live"
+        log = None if call is None else call.log
         answer = await self._ask_function(params, log, name)
         if answer is not None or log is None or call is None:
             return answer or ElicitResult(action="cancel")
@@ -241,9 +250,9 @@ class ServerRequests:
         self, context: ClientRequestContext, params: CreateMessageRequestParams
     ) -> CreateMessageResult | ErrorData:
         """Reply to a server as a model."""
-        log = self.calls[-1].log if self.calls else None
+        call = self._asking()
         try:
-            return await self._sample(params, log)
+            return await self._sample(params, None if call is None else call.log)
         except CannotAnswer as error:
             return ErrorData(code=INVALID_REQUEST, message=str(error))
 
