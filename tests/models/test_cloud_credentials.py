@@ -212,7 +212,7 @@ async def test_without_the_library_the_error_names_the_extra(monkeypatch):
         ("InvalidSignatureException", "Signature expired: 20260101T000000Z is now earlier than"),
         ("InvalidSignatureException", "Signature not yet current: 20270101T000000Z is still later"),
         ("RequestExpired", "Request has expired."),
-        ("SignatureDoesNotMatch", f"The Canonical String should be 'token:{SESSION}'"),
+        ("SignatureDoesNotMatch", f"The Canonical String has {SESSION} in it."),
         ("ExpiredTokenException", "The security token included in the request is expired"),
         ("UnrecognizedClientException", "The security token included in the request is invalid."),
     ],
