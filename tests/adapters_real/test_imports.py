@@ -5,7 +5,10 @@ import sys
 
 import pytest
 
-PACKAGES = "pydantic_ai langgraph langchain langchain_core agents smolagents litellm aisuite openai"
+PACKAGES = (
+    "pydantic_ai langgraph langchain langchain_core agents smolagents litellm aisuite openai "
+    "strands agno google.adk claude_agent_sdk crewai agent_framework"
+)
 
 
 @pytest.mark.parametrize(
