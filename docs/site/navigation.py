@@ -121,7 +121,7 @@ NAVIGATION = {
     ],
     "Control the flow": ["engines", "graph", "machine", "handoff"],
     "Serve and operate": ["serve", "protocols", "app", "production", "telemetry"],
-    "Integrate and test": ["adapters", "schema", "testing", "simulator"],
+    "Integrate and test": ["adapters", "schema", "testing", "lab", "simulator"],
     "Reference": ["result", "events", "options", "cli", "names", "glossary", "api/index"],
     "How it works": ["lifecycle", "architecture", "CONTRIBUTING"],
     "Decisions": ["decisions", "CHANGELOG"],

@@ -516,6 +516,63 @@ def export(**options: Any) -> int:
     return run_command(effect_list.export_effects, **options)
 
 
+@upshot.group(cls=Group, short_help="Try agents on past runs, without any effect.")
+def lab() -> None:
+    """Try agents on what has happened: models are asked, tools answer from the record."""
+
+
+@lab.command(short_help="Write past runs into a dataset.")
+@click.argument("path", metavar="DATA.jsonl", type=PATH)
+@text("--agent", "ID", "Only runs of this agent.", name="agent_id")
+@text("--note", "NAME", "Only runs with this note, such as thumb=down.")
+@text("--tool", "NAME", "Only runs that called this tool.")
+@text("--error-code", "CODE", "Only runs that failed with this code.")
+@text("--text", "TEXT", "Only runs whose request or answer contains it.", name="text")
+@click.option("--status", default="ended", metavar="STATUS", show_default=True, help="As for runs.")
+@number("--sample", "Draw so many at random.", least=1, default=None)
+@number("--limit", "The newest so many, 0 for all.", least=0, default=0)
+@JOURNAL
+@JSON
+def collect(**options: Any) -> int:
+    """Write past runs into DATA.jsonl, each with its request and what its tools returned."""
+    from upshot.cli import lab_runs
+
+    return run_command(lab_runs.collect_cases, **options)
+
+
+@lab.command("run", short_help="Try agents on a dataset, and compare them.")
+@click.argument("path", metavar="DATA.jsonl", type=PATH)
+@click.argument("target", metavar="FILE.py[:NAME]", type=PATH)
+@click.option("--against", multiple=True, metavar="FILE.py[:NAME]", help="Another variant.")
+@text("--scorers", "FILE.py[:NAME]", "A list of further scorers.", type=PATH)
+@number("--repeat", "How often each case is run.", least=1, default=1, show_default=True)
+@click.option("--budget", type=float, metavar="USD", help="The most that all runs may cost.")
+@number("--concurrency", "How many runs at a time.", least=1, default=10, show_default=True)
+@click.option(
+    "--replies",
+    type=click.Choice(["live", "recorded"]),
+    default="live",
+    show_default=True,
+    help="Ask the models, or replay the record.",
+)
+@text("--fail-if", "CONDITION", "Exit with 1 if it holds, such as 'effects.new > 0'.")
+@text("--report", "FILE", "Write the report as JSON.", name="report_file", type=PATH)
+@text("--html", "FILE", "Write the report as a page.", type=PATH)
+@click.option(
+    "--journal", default="lab.db", metavar="FILE", show_default=True, help="For these runs."
+)
+@JSON
+def try_agents(**options: Any) -> int:
+    """Try the agent of FILE.py on DATA.jsonl, and compare others with it.
+
+    No tool is called: each call gets the outcome that the record has. What the record does not have
+    is listed: a write is what the agent would have done.
+    """
+    from upshot.cli import lab_runs
+
+    return run_command(lab_runs.run_cases, **options)
+
+
 @upshot.command(short_help="Remove runs from a log.")
 @click.argument("wanted", metavar="[RUN]...", nargs=-1)
 @JOURNAL

@@ -242,10 +242,7 @@ async def _plan(
         budget=budget,
         tools=_tools(agent, options) if known.tools is None else known.tools,
         host=_host(options),
-        observers=(*agent.observers, *items_of(options, "observers")),
-        deciders=(*agent.deciders, *items_of(options, "deciders")),
-        committers=(*agent.committers, *items_of(options, "committers")),
-        preparers=tuple(agent.preparers),
+        **_hooks_of(agent, options),
         prepare=options.get("prepare"),
         handoffs=known.handoffs,
         spec=known.spec or agent.spec(),
@@ -407,6 +404,16 @@ def _check_hooks(options: RunOptions) -> None:
     for name, methods in HOOKS.items():
         if options.get(name):
             check_hooks(name, items_of(options, name), methods)
+
+
+def _hooks_of(agent: Agent[Any], options: RunOptions) -> dict[str, Any]:
+    """Return the fields of a plan with the hooks: the agent's own come first."""
+    return {
+        "observers": (*agent.observers, *items_of(options, "observers")),
+        "deciders": (*agent.deciders, *items_of(options, "deciders")),
+        "committers": (*agent.committers, *items_of(options, "committers")),
+        "preparers": tuple(agent.preparers),
+    }
 
 
 def _model(agent: Agent[Any], engine: Engine, options: RunOptions) -> Model | None:

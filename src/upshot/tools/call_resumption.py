@@ -301,9 +301,11 @@ def _repeat_or_fail(state: ToolboxState, call: CallState, started: ToolStarted) 
 
 
 def _is_saved(state: ToolboxState, started: ToolStarted) -> bool:
-    """Whether the body saved what it needs to continue the call."""
+    """Whether the body saved what it needs to continue the call, or does not run at all."""
     known = state.run_calls
-    return known is not None and known.saved(started.idempotency_key) is not None
+    if known is None:
+        return False
+    return known.stand_in is not None or known.saved(started.idempotency_key) is not None
 
 
 def give_up(state: ToolboxState, call: CallState, started: ToolStarted) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
+from contextvars import ContextVar
 from functools import partial
 
 import msgspec
@@ -36,11 +37,17 @@ from upshot.state.child_runs import CHAIN_OPTION, child_id
 from upshot.state.run_effects import effect_of_child
 from upshot.tools.artifacts import READER_NAME
 from upshot.tools.call_state import CallState
+from upshot.tools.execution.call_log import StandIn
 from upshot.tools.gates.pipeline import Denial
 from upshot.tools.gates.standard_gates import EarlierTurnCalls
 from upshot.tools.provenance.call_judge import sayings_of
 from upshot.tools.provenance.saying import Saying
 from upshot.tools.toolbox import Toolbox
+
+stand_ins: ContextVar[Callable[[RunContext], StandIn] | None] = ContextVar(
+    "upshot_stand_ins", default=None
+)
+"""Makes what answers the tool calls of each run that starts here, in place of their bodies."""
 
 
 def toolbox_of(context: RunContext) -> Toolbox:
@@ -70,7 +77,8 @@ def _make_toolbox(context: RunContext) -> Toolbox:
         on_pre_tool_use=plan.on_pre_tool_use,
         gates=plan.gates,
         artifacts=plan.artifact_store,
-        ledger=plan.journal,
+        # An effect that nothing makes must not be claimed.
+        ledger=plan.journal if log.stand_in is None else None,
         secrets=plan.secrets,
         clock=context.supervisor.interruptible_clock,
         identity=context.info,
@@ -148,10 +156,12 @@ class _RunLog:
         context: The run.
     """
 
-    __slots__ = ("_context",)
+    __slots__ = ("_context", "stand_in")
 
     def __init__(self, context: RunContext) -> None:
         self._context = context
+        make = stand_ins.get()
+        self.stand_in: StandIn | None = None if make is None else make(context)
 
     def attempt(self) -> int:
         """Return the number of the run's current attempt."""

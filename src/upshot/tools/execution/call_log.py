@@ -11,22 +11,32 @@ status ``input_required``. With the answers, a later session makes the call agai
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from upshot.contract.base.enums import Effect
 from upshot.contract.base.structs import Json
 from upshot.contract.events import ToolStateSaved
 from upshot.contract.model_calls import ModelRequest, ModelResponse
 from upshot.contract.pending import PendingQuestion
+from upshot.contract.tool_calls import ToolOutcome
 from upshot.tools.call_state import CallState, CallWaits
 
 if TYPE_CHECKING:
     from upshot.tools.toolbox_state import ToolboxState
 
 
+StandIn: TypeAlias = Callable[[CallState], Awaitable[ToolOutcome | None]]
+"""Returns the outcome of a call whose body must not run; None runs the body."""
+
+
 class RunCalls(Protocol):
     """What the log of a run knows of its calls, and whom calls can ask."""
+
+    @property
+    def stand_in(self) -> StandIn | None:
+        """What answers calls in place of their bodies; None where bodies run."""
+        ...
 
     @property
     def answers(self) -> Mapping[str, Json]:

@@ -1,0 +1,151 @@
+"""The lab on the command line: collect past runs, and try agents on them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Literal, cast
+
+from rich.text import Text
+
+from upshot.cli.listing import plain_table
+from upshot.cli.loading import Target, import_file, load_agent
+from upshot.cli.lookup import existing_journal
+from upshot.cli.terminal import Terminal
+from upshot.contract.agent import Agent
+from upshot.contract.base.words import count
+from upshot.errors import Misuse
+from upshot.journal.opening import open_journal
+from upshot.lab import scorers as built_in
+from upshot.lab.dataset import Dataset
+from upshot.lab.experiment import run
+from upshot.lab.report import Report, Row
+from upshot.lab.report_page import report_page
+from upshot.lab.scorers import Scorer, ScorerFunction
+from upshot.tools.definition.cel import compile_condition
+
+_NAMES = ("effects", "off_record", "failed", "cases", "score", "base")
+
+
+async def collect_cases(
+    terminal: Terminal,
+    *,
+    path: str,
+    journal: str,
+    status: str,
+    note: str,
+    sample: int,
+    limit: int,
+    **filters: str,
+) -> int:
+    """Write past runs into a dataset."""
+    given: Any = {name: value for name, value in filters.items() if value}
+    async with open_journal(existing_journal(journal), create=False) as log:
+        given["limit"] = limit or None
+        found = await Dataset.from_journal(
+            log,
+            name=Path(path).stem,
+            status=status,
+            note=note or None,
+            sample=sample or None,
+            **given,
+        )
+    if not len(found):
+        raise Misuse("no run fits: upshot runs lists what there is")
+    found.write(path)
+    facts = {"path": path, "cases": len(found), "digest": found.digest}
+    terminal.answer(facts, f"{path}: {count(len(found), 'case')}, {found.digest}")
+    return 0
+
+
+async def run_cases(
+    terminal: Terminal,
+    *,
+    path: str,
+    target: str,
+    against: Sequence[str],
+    scorers: str,
+    repeat: int,
+    budget: float | None,
+    concurrency: int,
+    replies: Literal["live", "recorded"],
+    fail_if: str,
+    report_file: str,
+    html: str,
+    journal: str,
+) -> int:
+    """Try agents on a dataset, and print how they compare; exit with 1 if a condition holds."""
+    condition = compile_condition(fail_if, names=_NAMES) if fail_if else None
+    dataset = Dataset.read(path)
+    variants = {_name_of(one): _agent(one) for one in (target, *against)}
+    if len(variants) < 1 + len(against):
+        raise Misuse("two variants have one name: give each file or agent its own")
+
+    def progress(done: int, total: int, row: Row) -> None:
+        if not terminal.as_json:
+            terminal.report(f"{done} of {total}: {row.variant}, {row.case}: {row.status}")
+
+    found = await run(
+        dataset,
+        variants,
+        scorers=_scorers(scorers),
+        repeat=repeat,
+        journal=journal,
+        replies=replies,
+        budget_usd=budget,
+        concurrency=concurrency,
+        progress=progress,
+    )
+    if report_file:
+        found.write(report_file)
+    if html:
+        Path(html).write_text(report_page(found), "utf-8")
+    if terminal.as_json:
+        terminal.answer(found)
+    else:
+        terminal.say_rows(_lines(found))
+    failed = [
+        variant
+        for variant in found.variants[1:] or found.variants
+        if condition is not None and condition.holds(found.facts(variant))
+    ]
+    for variant in failed:
+        terminal.report(f"{variant}: {fail_if}")
+    return 1 if failed else 0
+
+
+def _lines(report: Report) -> Iterator[Text]:
+    yield from plain_table(report.lines())
+    for sentence in report.sentences():
+        yield Text(sentence)
+
+
+def _name_of(target: str) -> str:
+    file, _, name = target.partition(":")
+    return f"{Path(file).stem}:{name}" if name else Path(file).stem
+
+
+def _agent(target: str) -> Agent[Any]:
+    found = load_agent(Target(target))
+    if not isinstance(found, Agent):
+        raise Misuse(f"{target} is an agent's file: the lab takes agents of Python files")
+    return found
+
+
+def _scorers(target: str) -> list[Scorer | ScorerFunction | Agent[Any]]:
+    """Return the built-in scorers, and those of a list in a Python file."""
+    found: list[Scorer | ScorerFunction | Agent[Any]] = [
+        built_in.completed(),
+        built_in.same_effects(),
+        built_in.trajectory(),
+        built_in.cost(),
+        built_in.tokens(),
+    ]
+    if not target:
+        return found
+    file, _, name = target.partition(":")
+    values = vars(import_file(Path(file)))
+    given = values.get(name or "scorers")
+    if not isinstance(given, list | tuple):
+        raise Misuse(f"{file} has no list {name or 'scorers'!r}: put the scorers into one")
+    return [*found, *cast("list[ScorerFunction]", given)]

@@ -1,0 +1,325 @@
+"""Datasets: past runs as cases, each with what was asked and what its tools returned.
+
+A dataset is a JSON Lines file that stands alone: a first line with its name and the digest of the
+others, then one case a line. It can be read in a review and kept in a repository. It is masked as
+the journal is.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import random
+from collections.abc import AsyncIterator, Iterable, Iterator
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from typing import Any, Unpack, cast
+
+from upshot.contract.base.enums import Effect
+from upshot.contract.base.structs import Json, JsonObject, Moment, Value
+from upshot.contract.codec import decode, decoder_of, encode
+from upshot.contract.message import Message
+from upshot.contract.model_calls import ModelResponse, Request
+from upshot.contract.protocols import ArtifactStore, Journal, RunFilters
+from upshot.contract.tool_calls import (
+    ToolArtifactReference,
+    ToolDenied,
+    ToolExecutionResult,
+    ToolOutcome,
+    ToolRecord,
+)
+from upshot.entry.resume import fold_new_events
+from upshot.errors import Misuse
+from upshot.journal.shared import shared_journal
+from upshot.state.run_state import RunState
+from upshot.state.stored_events import result_of
+
+_FORM = "upshot.dataset/1"
+_PAGE = 200
+_MOST_ARTIFACT_BYTES = 1_000_000
+
+
+class RecordedCall(Value, frozen=True, kw_only=True):
+    """A tool call of a past run.
+
+    Attributes:
+        tool: The tool.
+        arguments: Its arguments, as the tool got them.
+        effect: The effect that the call had.
+        declared: The effect that the tool declared.
+        outcome: Its outcome; a large output is in it, and not only referred to.
+    """
+
+    tool: str
+    arguments: JsonObject = {}
+    effect: Effect = Effect.NONE
+    declared: Effect = Effect.READ
+    outcome: ToolOutcome
+
+    @property
+    def key(self) -> str:
+        """The tool and its arguments, for comparing calls."""
+        return call_key(self.tool, self.arguments)
+
+
+class Case(Value, frozen=True, kw_only=True):
+    """A request, what it was given, and what happened then.
+
+    Attributes:
+        id: Unique in its dataset.
+        request: What was asked.
+        agent: The agent that it was asked of, "" if it does not matter.
+        history: The messages before the request.
+        attributes: The attributes of the run, such as its user.
+        run_id: The run that it comes from, "" for a case made by hand.
+        started_at: When that run started; the tools of an experiment see this day.
+        replies: The replies of the run's models, in order.
+        calls: The tool calls of the run and of its child runs, in order.
+        answers: What the user answered, by the question.
+        approvals: Whether a call was approved, by tool and arguments.
+        status: How the run ended, "" for a case made by hand.
+        answer: What it answered, None for nothing.
+        error: Why it failed, "" if it did not.
+        cost: What it cost, in US dollars as text, "" if unknown.
+        tokens: How many tokens it used.
+        took_s: How long it worked.
+        notes: Notes on the run, by name.
+        expected: What a good answer is, for scorers; any JSON.
+    """
+
+    id: str
+    request: Request
+    agent: str = ""
+    history: tuple[Message, ...] = ()
+    attributes: JsonObject = {}
+    run_id: str = ""
+    started_at: Moment | None = None
+    replies: tuple[ModelResponse, ...] = ()
+    calls: tuple[RecordedCall, ...] = ()
+    answers: dict[str, Json] = {}
+    approvals: dict[str, bool] = {}
+    status: str = ""
+    answer: str | None = None
+    error: str = ""
+    cost: str = ""
+    tokens: int = 0
+    took_s: float = 0.0
+    notes: JsonObject = {}
+    expected: Json = None
+
+    @property
+    def writes(self) -> tuple[RecordedCall, ...]:
+        """The calls that changed something, or may have."""
+        return tuple(one for one in self.calls if one.effect is not Effect.NONE)
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """Cases under a name.
+
+    Attributes:
+        name: The name.
+        cases: The cases; their ids differ.
+
+    Raises:
+        Misuse: Two cases have one id.
+    """
+
+    name: str
+    cases: tuple[Case, ...]
+
+    def __post_init__(self) -> None:
+        ids = [case.id for case in self.cases]
+        if double := next((id for id in ids if ids.count(id) > 1), None):
+            raise Misuse(f"two cases of {self.name!r} have the id {double!r}: give each its own")
+
+    def __len__(self) -> int:
+        return len(self.cases)
+
+    def __iter__(self) -> Iterator[Case]:
+        return iter(self.cases)
+
+    @property
+    def digest(self) -> str:
+        """Identifies the cases; it changes with any of them."""
+        return _digest(encode(case).decode() for case in self.cases)
+
+    @classmethod
+    async def from_journal(
+        cls,
+        journal: Journal,
+        *,
+        name: str = "runs",
+        status: str | None = "ended",
+        note: str | None = None,
+        sample: int | None = None,
+        seed: int = 0,
+        **filters: Unpack[RunFilters],
+    ) -> Dataset:
+        """Make a dataset of the root runs of a journal.
+
+        Args:
+            journal: An open journal.
+            name: The name of the dataset.
+            status: Only runs with this status or phase, as in ``Journal.runs``.
+            note: Only runs with a note of this name, or "name=value".
+            sample: As many of them, drawn at random; None takes all.
+            seed: Makes the draw repeatable.
+            filters: Which runs, the newest first; see ``RunFilters``. *limit* counts those with
+                the note.
+
+        Raises:
+            Misuse: A filter is not allowed.
+            JournalError: A log is damaged or cannot be read.
+        """
+        found = [one async for one in _run_ids(journal, status, note, filters)]
+        if sample is not None and sample < len(found):
+            found = sorted(random.Random(seed).sample(found, sample), key=found.index)
+        cases = [await case_of(run_id, journal) for run_id in found]
+        return cls(name, tuple(case for case in cases if case is not None))
+
+    def write(self, path: str | PathLike[str]) -> None:
+        """Write the dataset to a file, replacing it."""
+        lines = [encode(case).decode() for case in self.cases]
+        head = {"form": _FORM, "name": self.name, "digest": _digest(lines), "cases": len(lines)}
+        text = "\n".join((json.dumps(head), *lines)) + "\n"
+        Path(path).write_text(text, "utf-8")
+
+    @classmethod
+    def read(cls, path: str | PathLike[str]) -> Dataset:
+        """Read a dataset from a file.
+
+        Raises:
+            Misuse: It is no dataset, or its lines do not fit its digest.
+        """
+        try:
+            head, *lines = Path(path).read_text("utf-8").splitlines()
+            facts: Any = json.loads(head)
+            is_one = facts["form"] == _FORM
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise Misuse(f"{path} cannot be read as a dataset: {error}") from error
+        if not is_one:
+            raise Misuse(f"{path} has the form {facts['form']!r}: this version reads {_FORM}")
+        if facts.get("digest") != _digest(lines):
+            raise Misuse(
+                f"the cases of {path} were changed, since they do not fit its digest: write it "
+                "again with Dataset.write, which checks each case"
+            )
+        cases = tuple(decode(line, decoder_of(Case)) for line in lines)
+        return cls(str(facts.get("name") or Path(path).stem), cases)
+
+
+def call_key(tool: str, arguments: JsonObject) -> str:
+    """Return a text that is equal for calls of one tool with equal arguments."""
+    return f"{tool} {json.dumps(arguments, sort_keys=True, ensure_ascii=False)}"
+
+
+async def case_of(run_id: str, journal: Journal) -> Case | None:
+    """Return a run as a case; None if it has not started."""
+    past = RunState()
+    await fold_new_events(past, run_id, journal)
+    if past.started is None:
+        return None
+    result, started = result_of(past), past.started
+    calls = [one async for one in _calls_of(past, journal)]
+    shared = shared_journal(journal)
+    notes = () if shared is None else await shared.notes(run_id)
+    seeded = [one for change in past.seed if not change.channel for one in change.messages]
+    return Case(
+        id=run_id,
+        run_id=run_id,
+        request=started.request,
+        agent=started.agent.id,
+        history=tuple(seeded[:-1]),
+        attributes=dict(started.attributes),
+        started_at=started.time,
+        replies=tuple(past.responses),
+        calls=tuple(calls),
+        answers=dict(past.answers_given),
+        approvals=dict(_approvals_in(past)),
+        status="" if result is None else str(result.status.value),
+        answer=None if result is None else result.content,
+        error="" if result is None or result.error is None else str(result.error.code),
+        cost="" if result is None or result.cost is None else str(result.cost.total or ""),
+        tokens=0 if result is None else result.usage.total_tokens or 0,
+        took_s=0.0 if result is None else result.duration_ms / 1000,
+        notes={one.name: one.value for one in notes},
+    )
+
+
+async def _run_ids(
+    journal: Journal, status: str | None, note: str | None, filters: RunFilters
+) -> AsyncIterator[str]:
+    name, _, value = (note or "").partition("=")
+    shared, before, left = shared_journal(journal), "", filters.get("limit")
+    while page := await journal.runs(
+        status, **{"parent_run_id": "", **filters, "before": before, "limit": _PAGE}
+    ):
+        for run in page:
+            if name:
+                notes = () if shared is None else await shared.notes(run.run_id)
+                if not any(one.name == name and value in ("", str(one.value)) for one in notes):
+                    continue
+            if left == 0:
+                return
+            left = None if left is None else left - 1
+            yield run.run_id
+        before = page[-1].run_id
+
+
+async def _calls_of(past: RunState, journal: Journal) -> AsyncIterator[RecordedCall]:
+    """Yield the calls of a run and its child runs that have an outcome."""
+    for record in past.records:
+        if not isinstance(record.outcome, ToolDenied):
+            yield await _recorded(record, journal)
+    for child in past.children:
+        inner = RunState()
+        await fold_new_events(inner, child, journal)
+        async for one in _calls_of(inner, journal):
+            yield one
+
+
+async def _recorded(record: ToolRecord, journal: Journal) -> RecordedCall:
+    outcome = record.outcome
+    store = getattr(journal, "artifacts", None)
+    if isinstance(outcome, ToolArtifactReference) and store is not None:
+        outcome = await _whole(outcome, record.run_id, store)
+    return RecordedCall(
+        tool=record.tool_name,
+        arguments=record.arguments_executed or {},
+        effect=record.effect,
+        declared=record.declared_effect or Effect.READ,
+        outcome=outcome,
+    )
+
+
+async def _whole(outcome: ToolArtifactReference, run_id: str, store: ArtifactStore) -> ToolOutcome:
+    """Return the outcome with its stored output, if that is not too large for a dataset."""
+    if outcome.size_bytes > _MOST_ARTIFACT_BYTES:
+        return outcome
+    text, offset = "", 0
+    while offset is not None:
+        page = await store.read(outcome.artifact_id, run_id=run_id, offset=offset)
+        text, offset = text + str(page["text"]), cast("int | None", page["next_offset"])
+    try:
+        output: Json = json.loads(text)
+    except ValueError:
+        output = text
+    return ToolExecutionResult(
+        call_id=outcome.call_id,
+        tool_name=outcome.tool_name,
+        output=output if isinstance(output, dict) else {"result": output},
+        effect=outcome.effect,
+    )
+
+
+def _approvals_in(past: RunState) -> Iterator[tuple[str, bool]]:
+    for record in past.records:
+        if record.approval is not None:
+            arguments = record.arguments_executed or record.arguments_validated or {}
+            yield call_key(record.tool_name, arguments), not isinstance(record.outcome, ToolDenied)
+
+
+def _digest(lines: Iterable[str]) -> str:
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]

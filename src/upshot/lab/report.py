@@ -1,0 +1,282 @@
+"""The report of an experiment: a value that is shown as a table, stored as JSON and checked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from os import PathLike
+from pathlib import Path
+from statistics import fmean
+
+from upshot.contract.base.structs import Json, JsonObject, Value
+from upshot.contract.codec import decode, decoder_of, encode
+from upshot.errors import Misuse
+from upshot.lab.scorers import Score
+from upshot.lab.statistics import ENOUGH_CASES, Interval, interval_of, spread_of
+
+
+class LabCall(Value, frozen=True, kw_only=True):
+    """A call that the record does not have.
+
+    Attributes:
+        tool: The tool.
+        arguments: Its arguments.
+    """
+
+    tool: str
+    arguments: JsonObject = {}
+
+
+class Row(Value, frozen=True, kw_only=True):
+    """One run of one case.
+
+    Attributes:
+        case: The case.
+        variant: The variant; "record" is what happened.
+        repeat: Which repetition, from 1.
+        run_id: The run in the journal of the experiment, or the recorded one.
+        status: How it ended.
+        answer: What it answered, None for nothing.
+        error: Why it failed, "" if it did not.
+        scores: By scorer.
+        off_record: Reads that the record does not have.
+        new_effects: Writes that the record does not have: what the variant would have done.
+        cost: In US dollars, None if unknown.
+        tokens: How many tokens it used.
+        took_s: How long it worked.
+    """
+
+    case: str
+    variant: str
+    repeat: int = 1
+    run_id: str = ""
+    status: str = ""
+    answer: str | None = None
+    error: str = ""
+    scores: dict[str, Score] = {}
+    off_record: tuple[LabCall, ...] = ()
+    new_effects: tuple[LabCall, ...] = ()
+    cost: float | None = None
+    tokens: int = 0
+    took_s: float = 0.0
+
+
+class Comparison(Value, frozen=True, kw_only=True):
+    """A scorer's scores of one variant.
+
+    Attributes:
+        mean: The mean over cases, with its interval.
+        difference: The mean difference to the baseline by case, with its interval; None for the
+            baseline, and if no case has both.
+        wins: In how many cases the variant scores higher than the baseline.
+        ties: In how many it scores the same.
+        losses: In how many it scores lower.
+        spread: The mean standard deviation within a case, None without repetitions.
+        labels: How often each label was given, if the scores are labels.
+    """
+
+    mean: Interval | None = None
+    difference: Interval | None = None
+    wins: int = 0
+    ties: int = 0
+    losses: int = 0
+    spread: float | None = None
+    labels: dict[str, int] = {}
+
+
+class Report(Value, frozen=True, kw_only=True):
+    """What an experiment found.
+
+    Attributes:
+        name: The experiment.
+        dataset: The name of the dataset.
+        digest: The digest of the dataset.
+        cases: How many cases it has.
+        repeat: How often each was run.
+        variants: The names of the variants, the baseline first.
+        scorers: The names of the scorers.
+        rows: All runs.
+        stopped: Why not all runs were made, "" if they were.
+    """
+
+    name: str
+    dataset: str = ""
+    digest: str = ""
+    cases: int = 0
+    repeat: int = 1
+    variants: tuple[str, ...] = ()
+    scorers: tuple[str, ...] = ()
+    rows: tuple[Row, ...] = ()
+    stopped: str = ""
+
+    @property
+    def baseline(self) -> str:
+        """The variant that the others are compared with."""
+        return self.variants[0]
+
+    def of(self, variant: str) -> tuple[Row, ...]:
+        """Return the rows of a variant."""
+        return tuple(row for row in self.rows if row.variant == variant)
+
+    def compare(self, variant: str, scorer: str) -> Comparison:
+        """Compare the scores of a variant with those of the baseline."""
+        found = _by_case(self.of(variant), scorer)
+        labels = _labels(self.of(variant), scorer)
+        if not found:
+            return Comparison(labels=labels)
+        means = {case: fmean(values) for case, values in found.items()}
+        spreads = [one for one in map(spread_of, found.values()) if one is not None]
+        mean = interval_of([*means.values()])
+        spread = fmean(spreads) if spreads else None
+        if variant == self.baseline:
+            return Comparison(mean=mean, spread=spread, labels=labels)
+        base = {case: fmean(one) for case, one in _by_case(self.of(self.baseline), scorer).items()}
+        differences = [means[case] - base[case] for case in means if case in base]
+        return Comparison(
+            mean=mean,
+            difference=interval_of(differences),
+            wins=sum(one > 0 for one in differences),
+            ties=sum(one == 0 for one in differences),
+            losses=sum(one < 0 for one in differences),
+            spread=spread,
+            labels=labels,
+        )
+
+    def lines(self) -> list[list[str]]:
+        """Return the table: a heading, then a line for each scorer and variant."""
+        head = ["scorer", "variant", "mean", "difference", "win/tie/loss"]
+        return [head, *self._lines()]
+
+    def _lines(self) -> Iterator[list[str]]:
+        for scorer in self.scorers:
+            for variant in self.variants:
+                found = self.compare(variant, scorer)
+                if found.mean is None and not found.labels:
+                    yield [scorer, variant, "no score", "", ""]
+                    continue
+                counts = f"{found.wins}/{found.ties}/{found.losses}"
+                is_base = variant == self.baseline
+                yield [
+                    scorer,
+                    variant,
+                    _mean_text(found.mean)
+                    if found.mean is not None
+                    else _labels_text(found.labels),
+                    "" if is_base or found.difference is None else _change_text(found.difference),
+                    "" if is_base or found.mean is None else counts,
+                ]
+
+    def sentences(self) -> list[str]:
+        """Return what the figures say, one sentence each, the worst news first."""
+        lines = [self.stopped] if self.stopped else []
+        for variant in self.variants:
+            rows = self.of(variant)
+            new = [one for row in rows for one in row.new_effects]
+            if new:
+                where = len({row.case for row in rows if row.new_effects})
+                lines.append(
+                    f"{variant} would have made {_counted(len(new), 'write')} that the record does "
+                    f"not have, in {_counted(where, 'case')}: {_tools_text(new)}"
+                )
+            unseen = [one for row in rows for one in row.off_record]
+            if unseen:
+                lines.append(
+                    f"{variant} asked for {_counted(len(unseen), 'read')} that the record does not "
+                    f"have: {_tools_text(unseen)}"
+                )
+        for scorer in self.scorers:
+            for variant in self.variants[1:]:
+                found = self.compare(variant, scorer).difference
+                if found is not None and found.is_clear:
+                    way = "higher" if found.mean > 0 else "lower"
+                    change = f"{_change_text(found)} {way} on {scorer}"
+                    lines.append(f"{variant} scores {change} than {self.baseline}")
+        if self.cases < ENOUGH_CASES:
+            few = _counted(self.cases, "case")
+            lines.append(f"{few}: too few to tell small differences, use at least {ENOUGH_CASES}")
+        return lines
+
+    def facts(self, variant: str) -> JsonObject:
+        """Return the figures of a variant, for a condition such as ``effects.new > 0``."""
+        rows = self.of(variant)
+
+        def means(of: str) -> dict[str, Json]:
+            found = {one: self.compare(of, one).mean for one in self.scorers}
+            return {_as_word(name): one.mean for name, one in found.items() if one is not None}
+
+        return {
+            "effects": {"new": sum(len(row.new_effects) for row in rows)},
+            "off_record": sum(len(row.off_record) for row in rows),
+            "failed": sum(row.status != "completed" for row in rows),
+            "cases": self.cases,
+            "score": means(variant),
+            "base": means(self.baseline),
+        }
+
+    def write(self, path: str | PathLike[str]) -> None:
+        """Write the report to a JSON file."""
+        Path(path).write_bytes(encode(self) + b"\n")
+
+    @classmethod
+    def read(cls, path: str | PathLike[str]) -> Report:
+        """Read a report from a JSON file.
+
+        Raises:
+            Misuse: It is no report.
+        """
+        try:
+            return decode(Path(path).read_bytes(), decoder_of(Report))
+        except OSError as error:
+            raise Misuse(f"{path} cannot be read: {error.strerror}") from error
+
+
+def _by_case(rows: Iterable[Row], scorer: str) -> dict[str, list[float]]:
+    found: dict[str, list[float]] = {}
+    for row in rows:
+        score = row.scores.get(scorer)
+        if score is not None and isinstance(score.value, int | float):
+            found.setdefault(row.case, []).append(float(score.value))
+    return found
+
+
+def _labels(rows: Iterable[Row], scorer: str) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for row in rows:
+        score = row.scores.get(scorer)
+        if score is not None and isinstance(score.value, str):
+            found[score.value] = found.get(score.value, 0) + 1
+    return found
+
+
+def _score_text(found: Comparison) -> str:
+    return _labels_text(found.labels) if found.mean is None else _mean_text(found.mean)
+
+
+def _mean_text(interval: Interval) -> str:
+    if interval.low is None or interval.high is None:
+        return f"{interval.mean:.3g}"
+    return f"{interval.mean:.3g} ({interval.low:.3g} to {interval.high:.3g})"
+
+
+def _change_text(interval: Interval) -> str:
+    if interval.low is None or interval.high is None:
+        return f"{interval.mean:+.3g}"
+    return f"{interval.mean:+.3g} ({interval.low:+.3g} to {interval.high:+.3g})"
+
+
+def _labels_text(labels: Mapping[str, int]) -> str:
+    return ", ".join(f"{label} {count}" for label, count in sorted(labels.items()))
+
+
+def _tools_text(calls: Sequence[LabCall]) -> str:
+    counted: dict[str, int] = {}
+    for one in calls:
+        counted[one.tool] = counted.get(one.tool, 0) + 1
+    return _labels_text(counted)
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
+def _as_word(name: str) -> str:
+    return "".join(char if char.isalnum() else "_" for char in name).strip("_")

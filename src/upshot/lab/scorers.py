@@ -1,0 +1,239 @@
+"""Scorers: functions of a case and a result that say how good the result is.
+
+A scorer is any function of ``(case, result)``, sync or async, that returns a number, True or False,
+a label, or a ``Score`` with a reason. The functions here make scorers of what only a log knows:
+effects, the path of tools, cost and time.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from inspect import isawaitable
+from typing import Any, TypeAlias, cast
+
+from upshot.contract.agent import Agent
+from upshot.contract.base.checks import format_value
+from upshot.contract.base.enums import Effect
+from upshot.contract.base.structs import Value
+from upshot.contract.result import AgentResult
+from upshot.errors import Misuse
+from upshot.lab.dataset import Case, RecordedCall
+
+Judgement: TypeAlias = "float | bool | str | Score | None"
+"""What a scorer returns; None if it cannot say."""
+ScorerFunction: TypeAlias = Callable[[Case, AgentResult[Any]], object]
+"""A scorer; it returns a ``Judgement``, or an awaitable of one."""
+
+
+class Score(Value, frozen=True, kw_only=True):
+    """What a scorer says of one result.
+
+    Attributes:
+        value: A number or a label; True is 1 and False is 0. None if the scorer could not say.
+        reason: Why, for people.
+    """
+
+    value: float | str | None = None
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One run of a case, as scorers of this module see it.
+
+    Attributes:
+        result: The result.
+        calls: The calls that got an outcome, in the run and the runs inside it.
+        off_record: Reads that the record does not have.
+        new_effects: Writes that the record does not have; they were not made.
+        cost: The cost in US dollars, None if unknown.
+    """
+
+    result: AgentResult[Any]
+    calls: tuple[RecordedCall, ...] = ()
+    off_record: tuple[RecordedCall, ...] = ()
+    new_effects: tuple[RecordedCall, ...] = ()
+    cost: float | None = None
+
+
+@dataclass(frozen=True)
+class Scorer:
+    """A named scorer.
+
+    Attributes:
+        name: Its name in reports.
+        judge: Judges a trial.
+    """
+
+    name: str
+    judge: Callable[[Case, Trial], object] = field(repr=False)
+
+    async def score(self, case: Case, trial: Trial) -> Score:
+        """Return the score of a trial."""
+        made = self.judge(case, trial)
+        found: Any = await made if isawaitable(made) else made
+        if isinstance(found, Score):
+            return found
+        if isinstance(found, bool | int | float):
+            return Score(value=float(found))
+        if found is None or isinstance(found, str):
+            return Score(value=found)
+        raise Misuse(
+            f"the scorer {self.name} returned {format_value(found)}: return a number, True or "
+            "False, a text, a Score, or None"
+        )
+
+
+def scorer_of(given: Scorer | ScorerFunction | Agent[Any]) -> Scorer:
+    """Return a scorer for a function, or for an agent that judges.
+
+    Raises:
+        Misuse: It is neither.
+    """
+    if isinstance(given, Scorer):
+        return given
+    if isinstance(given, Agent):
+        return judge(cast("Agent[Any]", given))
+    if not callable(given):
+        raise Misuse(f"a scorer is a function of (case, result), got {format_value(given)}")
+    name = str(getattr(given, "__name__", type(given).__name__))
+    return Scorer(name, lambda case, trial: given(case, trial.result))
+
+
+def same_effects() -> Scorer:
+    """Score 1 if the result made the effects of the record, and no other; the reason names them."""
+
+    def compare(case: Case, trial: Trial) -> Score:
+        was = Counter(one.key for one in case.writes)
+        now = Counter(one.key for one in trial.calls if one.effect is not Effect.NONE)
+        new = Counter(one.key for one in trial.new_effects)
+        missing, added = was - now, (now - was) + new
+        lines = [f"missing: {one}" for one in missing] + [f"new: {one}" for one in added]
+        return Score(value=float(not lines), reason="; ".join(lines))
+
+    return Scorer("same_effects", compare)
+
+
+def new_effects() -> Scorer:
+    """Count the writes that the record does not have."""
+    return Scorer(
+        "new_effects",
+        lambda case, trial: Score(
+            value=float(len(trial.new_effects)),
+            reason="; ".join(one.key for one in trial.new_effects),
+        ),
+    )
+
+
+def unknown_effects() -> Scorer:
+    """Count the calls whose effect is unknown."""
+    return Scorer(
+        "unknown_effects",
+        lambda case, trial: float(sum(one.effect is Effect.UNKNOWN for one in trial.calls)),
+    )
+
+
+def trajectory() -> Scorer:
+    """Compare the tools called, in order: 1 if they are those of the record, 0 if all differ."""
+
+    def compare(case: Case, trial: Trial) -> Score:
+        was = [one.tool for one in case.calls]
+        now = [one.tool for one in (*trial.calls, *trial.off_record, *trial.new_effects)]
+        if not was and not now:
+            return Score(value=1.0)
+        distance = _edit_distance(was, now)
+        return Score(value=1 - distance / max(len(was), len(now)), reason=" > ".join(now))
+
+    return Scorer("trajectory", compare)
+
+
+def contains(text: str, *, case_sensitive: bool = False) -> Scorer:
+    """Score 1 if the answer contains *text*."""
+    flags = 0 if case_sensitive else re.IGNORECASE
+    pattern = re.compile(re.escape(text), flags)
+
+    def look(case: Case, trial: Trial) -> bool:
+        return pattern.search(trial.result.content or "") is not None
+
+    return Scorer(f"contains {text!r}", look)
+
+
+def completed() -> Scorer:
+    """Score 1 if the run completed."""
+    return Scorer("completed", lambda case, trial: trial.result.success)
+
+
+def cost() -> Scorer:
+    """The cost in US dollars; no score if it is unknown."""
+    return Scorer("cost", lambda case, trial: trial.cost)
+
+
+def tokens() -> Scorer:
+    """The number of tokens; no score if it is unknown."""
+    return Scorer("tokens", lambda case, trial: trial.result.usage.total_tokens)
+
+
+def latency() -> Scorer:
+    """How many seconds the run worked."""
+    return Scorer("latency", lambda case, trial: trial.result.duration_ms / 1000)
+
+
+def steps() -> Scorer:
+    """The number of model calls."""
+    return Scorer("steps", lambda case, trial: trial.result.usage.api_calls)
+
+
+def judge(agent: Agent[Any], *, name: str = "") -> Scorer:
+    """Score by an agent that reads the request, the answer and what was expected.
+
+    Its output is the score: a number, True or False, a label, or an object with ``value`` and
+    ``reason``. Its cost is not part of the variant's.
+
+    Args:
+        agent: The judge; give it an ``output_type`` and instructions that say what is good.
+        name: The name in reports; "" is the agent's id.
+    """
+
+    async def ask(case: Case, trial: Trial) -> Judgement:
+        from upshot.entry.api import run
+
+        text = f"Request:\n{case.request.text}\n\nAnswer:\n{trial.result.content or '(none)'}"
+        if case.expected is not None:
+            text += f"\n\nExpected:\n{case.expected}"
+        result = await run(agent, text)
+        if not result.success:
+            return Score(reason=f"the judge did not complete: {result.error and result.error.code}")
+        output: Any = result.content if result.output is None else result.output
+        if isinstance(output, dict):
+            fields = cast("dict[str, object]", output)
+            return Score(value=_number(fields.get("value")), reason=str(fields.get("reason", "")))
+        value = getattr(output, "value", output)
+        return Score(value=_number(value), reason=str(getattr(output, "reason", "")))
+
+    return Scorer(name or agent.id, ask)
+
+
+def _number(value: object) -> float | str | None:
+    if isinstance(value, bool | int | float):
+        return float(value)
+    if value is None:
+        return None
+    try:
+        return float(str(value))
+    except ValueError:
+        return str(value)
+
+
+def _edit_distance(one: Sequence[str], other: Sequence[str]) -> int:
+    row = list(range(len(other) + 1))
+    for at, left in enumerate(one, 1):
+        before, row[0] = row[0], at
+        for place, right in enumerate(other, 1):
+            before, row[place] = (
+                row[place],
+                min(row[place] + 1, row[place - 1] + 1, before + (left != right)),
+            )
+    return row[-1]

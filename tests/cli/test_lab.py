@@ -1,0 +1,69 @@
+"""The lab from the command line: from a bad run to a check that fails."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from tests.cli.conftest import Command
+
+DESK = '''\
+from pathlib import Path
+
+import upshot
+
+BOOK = Path("book.txt")
+
+
+@upshot.tool(effect="write")
+def refund(cents: int) -> str:
+    """Refund."""
+    BOOK.write_text((BOOK.read_text() if BOOK.exists() else "") + "x")
+    return "refunded"
+
+
+def reply(messages):
+    done = any(one.tool_call_id for one in messages)
+    return "Done." if done else upshot.ToolCall("r", "refund", {"cents": CENTS})
+
+
+CENTS = 5
+agent = upshot.Agent("desk", model=upshot.ScriptedModel(reply), tools=[refund])
+'''
+
+
+def test_from_past_runs_to_a_check_that_fails(command: Command, tmp_path: Path) -> None:
+    (tmp_path / "desk.py").write_text(DESK, "utf-8")
+    (tmp_path / "desk_new.py").write_text(DESK.replace("CENTS = 5", "CENTS = 500"), "utf-8")
+    for number in (1, 2):
+        command("run", "desk.py", f"Refund {number}.", "--journal", "runs.db")
+    book = (tmp_path / "book.txt").read_text("utf-8")
+    code, out, _ = command("lab", "collect", "bad.jsonl", "--journal", "runs.db")
+    assert (code, "bad.jsonl: 2 cases" in out) == (0, True)
+    options = ("--fail-if", "effects.new > 0", "--html", "page.html", "--report", "report.json")
+    code, out, err = command("lab", "run", "bad.jsonl", "desk.py", *options)
+    assert (code, "same_effects" in out) == (0, True), err
+    more = ("--against", "desk_new.py")
+    code, out, err = command("lab", "run", "bad.jsonl", "desk.py", *more, *options)
+    assert code == 1
+    assert "desk_new would have made 2 writes that the record does not have, in 2 cases" in out
+    assert "desk_new: effects.new > 0" in err
+    assert (tmp_path / "book.txt").read_text("utf-8") == book
+    assert json.loads((tmp_path / "report.json").read_text("utf-8"))["cases"] == 2
+    page = (tmp_path / "page.html").read_text("utf-8")
+    assert "refund" in page and "http" not in page.replace("httpequiv", "")
+
+
+def test_mistakes_are_said_in_one_sentence(command: Command, tmp_path: Path) -> None:
+    (tmp_path / "desk.py").write_text(DESK, "utf-8")
+    (tmp_path / "none.jsonl").write_text("{}\n", "utf-8")
+    command("run", "desk.py", "Refund.", "--journal", "runs.db")
+    said = {
+        ("lab", "run", "none.jsonl", "desk.py"): "cannot be read as a dataset",
+        ("lab", "run", "gone.jsonl", "desk.py"): "cannot be read as a dataset",
+        ("lab", "collect", "x.jsonl", "--agent", "other", "--journal", "runs.db"): "no run fits",
+        ("lab", "run", "none.jsonl", "desk.py", "--fail-if", "efects.new > 0"): "efects",
+    }
+    for arguments, words in said.items():
+        code, _, err = command(*arguments)
+        assert (code, words in err) == (2, True), (arguments, err)

@@ -1,0 +1,301 @@
+"""Experiments on recorded runs: no body runs, and what a change would do is found."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from upshot import (
+    Agent,
+    Budget,
+    Misuse,
+    ModelResponse,
+    Request,
+    ScriptedModel,
+    ToolCall,
+    ToolError,
+    Usage,
+    lab,
+    note,
+    run,
+    tool,
+)
+from upshot.journal import MemoryJournal, open_journal
+from upshot.lab import Dataset
+
+BOOK: list[str] = []
+"""Written to by every body; an experiment must leave it as it was."""
+
+
+@tool(effect="read")
+def find_order(id: int) -> dict[str, Any]:
+    """Find an order."""
+    BOOK.append(f"find {id}")
+    if id == 13:
+        raise ToolError("no such order")
+    return {"id": id, "paid": 10 * id}
+
+
+@tool(effect="write")
+def refund(id: int, cents: int) -> str:
+    """Refund an order."""
+    BOOK.append(f"refund {id}")
+    return f"refunded {cents}"
+
+
+def last_number(messages: Any) -> int:
+    text = next(one.text for one in messages if one.role == "user")
+    return int(text.rpartition(" ")[2])
+
+
+def careful(messages: Any) -> Any:
+    """Look first, and refund what was paid."""
+    id, done = last_number(messages), [one for one in messages if one.tool_call_id]
+    if not done:
+        return ToolCall("f", "find_order", {"id": id})
+    if len(done) == 1 and "no such order" not in done[0].text:
+        return ToolCall("r", "refund", {"id": id, "cents": 10 * id})
+    return "Your refund is on its way." if len(done) > 1 else "There is no such order."
+
+
+def hasty(messages: Any) -> Any:
+    """Refund a round sum at once."""
+    id, done = last_number(messages), [one for one in messages if one.tool_call_id]
+    return ToolCall("r", "refund", {"id": id, "cents": 100}) if not done else "Refund made."
+
+
+def desk(reply: Any, **more: Any) -> Agent[Any]:
+    return Agent("desk", model=ScriptedModel(reply), tools=[find_order, refund], **more)
+
+
+async def recorded(journal: Any, numbers: Any = range(1, 14)) -> Dataset:
+    for number in numbers:
+        request = Request(f"Refund order {number}", run_id=f"r{number}")
+        await run(desk(careful), request, journal=journal)
+    return await Dataset.from_journal(journal)
+
+
+@pytest.fixture
+async def dataset() -> Dataset:
+    return await recorded(MemoryJournal())
+
+
+async def test_unchanged_agents_make_the_same_effects_and_no_body_runs(dataset: Dataset) -> None:
+    before = list(BOOK)
+    scorers = [lab.same_effects(), lab.trajectory(), lab.completed()]
+    report = await lab.run(dataset, desk(careful), scorers=scorers, journal="memory:")
+    assert before == BOOK
+    rows = report.of("today")
+    assert len(rows) == 13
+    assert all(row.scores[name].value == 1 for row in rows for name in report.scorers)
+    assert report.sentences() == []
+
+
+async def test_a_variant_that_pays_otherwise_is_found_and_pays_nobody(dataset: Dataset) -> None:
+    before = list(BOOK)
+    variants = {"today": desk(careful), "hasty": desk(hasty)}
+    report = await lab.run(dataset, variants, scorers=[lab.same_effects()], journal="memory:")
+    assert before == BOOK
+    same = report.compare("hasty", "same_effects")
+    # Order 10 cost 100 cents, which the hasty one guessed.
+    assert (same.wins, same.ties, same.losses) == (0, 1, 12)
+    assert same.difference is not None and same.difference.is_clear
+    said = report.sentences()
+    assert "hasty would have made 12 writes that the record does not have, in 12 cases" in said[0]
+    assert "hasty scores" in said[1] and "lower on same_effects than today" in said[1]
+
+
+async def test_a_renamed_tool_is_off_the_record(dataset: Dataset) -> None:
+    @tool(effect="read")
+    def look_up_order(id: int) -> dict[str, Any]:
+        """Find an order."""
+        BOOK.append("look")
+        return {}
+
+    def renamed(messages: Any) -> Any:
+        done = [one for one in messages if one.tool_call_id]
+        call = ToolCall("f", "look_up_order", {"id": last_number(messages)})
+        return "I cannot say." if done else call
+
+    agent = Agent("desk", model=ScriptedModel(renamed), tools=[look_up_order, refund])
+    before = list(BOOK)
+    report = await lab.run(dataset, {"today": desk(careful), "renamed": agent}, journal="memory:")
+    assert before == BOOK
+    assert "renamed asked for 13 reads that the record does not have: look_up_order 13" in (
+        report.sentences()
+    )
+
+
+async def test_recorded_replies_cost_nothing_and_change_nothing(dataset: Dataset) -> None:
+    async def never(messages: Any) -> Any:
+        raise AssertionError("a model was asked")
+
+    report = await lab.run(
+        dataset, desk(never), scorers=[lab.same_effects()], replies="recorded", journal="memory:"
+    )
+    record = {row.case: (row.status, row.answer) for row in report.of("record")}
+    assert {row.case: (row.status, row.answer) for row in report.of("today")} == record
+    assert all(row.scores["same_effects"].value == 1 for row in report.of("today"))
+
+
+async def test_the_second_time_nothing_is_asked_again(dataset: Dataset, tmp_path: Path) -> None:
+    asked: list[int] = []
+
+    def counted(messages: Any) -> Any:
+        asked.append(1)
+        return careful(messages)
+
+    place = tmp_path / "lab.db"
+    first = await lab.run(dataset, desk(counted), scorers=[lab.steps()], journal=place)
+    calls = len(asked)
+    second = await lab.run(dataset, desk(counted), scorers=[lab.steps()], journal=place)
+    assert (len(asked), second) == (calls, first)
+
+
+async def test_agents_as_tools_and_handoffs_get_recorded_tools_too() -> None:
+    def helper(messages: Any) -> Any:
+        done = any(one.tool_call_id for one in messages)
+        return "Paid." if done else ToolCall("r", "refund", {"id": 1, "cents": 10})
+
+    def boss(messages: Any) -> Any:
+        done = any(one.tool_call_id for one in messages)
+        return "Done." if done else ToolCall("h", "clerk", {"request": "Refund order 1"})
+
+    def make() -> Agent[Any]:
+        clerk = Agent("clerk", model=ScriptedModel(helper), tools=[refund])
+        return Agent("boss", model=ScriptedModel(boss), tools=[clerk])
+
+    journal = MemoryJournal()
+    await run(make(), Request("Refund order 1", run_id="b"), journal=journal)
+    before = list(BOOK)
+    found = await Dataset.from_journal(journal)
+    report = await lab.run(found, make(), scorers=[lab.same_effects()], journal="memory:")
+    assert before == BOOK
+    (row,) = report.of("today")
+    assert (row.answer, row.new_effects) == ("Done.", ())
+    assert row.scores["same_effects"].value == 1
+
+
+async def test_approvals_and_answers_come_from_the_record() -> None:
+    @tool(effect="write", approval=True)
+    def pay(cents: int) -> str:
+        """Pay."""
+        BOOK.append("pay")
+        return "paid"
+
+    def reply(cents: int) -> Any:
+        def made(messages: Any) -> Any:
+            done = [one for one in messages if one.tool_call_id]
+            return done[0].text if done else ToolCall("p", "pay", {"cents": cents})
+
+        return made
+
+    journal = MemoryJournal()
+    agent = Agent("payer", model=ScriptedModel(reply(5)), tools=[pay])
+    await run(agent, Request("Pay.", run_id="p"), journal=journal, approve=lambda asked: True)
+    found, before = await Dataset.from_journal(journal), list(BOOK)
+    variants = {"today": agent, "more": agent.but(model=ScriptedModel(reply(500)))}
+    report = await lab.run(found, variants, journal="memory:")
+    assert before == BOOK
+    (same,), (more,) = report.of("today"), report.of("more")
+    assert (same.answer, same.new_effects) == ("paid", ())
+    assert "it was not approved" in str(more.answer)
+    report = await lab.run(found, variants, journal="memory:", approvals="approve")
+    (more,) = report.of("more")
+    assert [one.arguments for one in more.new_effects] == [{"cents": 500}]
+
+
+async def test_a_function_answers_what_was_not_recorded(dataset: Dataset) -> None:
+    def other(messages: Any) -> Any:
+        done = [one for one in messages if one.tool_call_id]
+        return done[0].text if done else ToolCall("f", "find_order", {"id": 999})
+
+    async def guess(name: str, arguments: Any, case: Any) -> Any:
+        return {"guessed": [name, arguments["id"], case.id]}
+
+    report = await lab.run(dataset, desk(other), unseen=guess, journal="memory:")
+    row = report.of("today")[0]
+    assert (row.off_record, '"guessed"' in str(row.answer)) == ((), True)
+    report = await lab.run(dataset, desk(other), unseen="stop", journal="memory:")
+    assert {row.status for row in report.of("today")} == {"interrupted"}
+
+
+async def test_live_reads_are_made_and_writes_never(dataset: Dataset) -> None:
+    def other(messages: Any) -> Any:
+        done = [one for one in messages if one.tool_call_id]
+        calls: list[tuple[str, Any]] = [
+            ("find_order", {"id": 7000}),
+            ("refund", {"id": 7000, "cents": 1}),
+        ]
+        return "Done." if len(done) > 1 else ToolCall(f"c{len(done)}", *calls[len(done)])
+
+    BOOK.clear()
+    small = Dataset("one", dataset.cases[:1])
+    report = await lab.run(small, desk(other), tools="live reads", journal="memory:")
+    assert BOOK == ["find 7000"]
+    (row,) = report.of("today")
+    assert [one.tool for one in row.new_effects] == ["refund"]
+
+
+async def test_the_budget_stops_the_experiment(dataset: Dataset) -> None:
+    def dear(messages: Any) -> Any:
+        return ModelResponse(content="Hm.", usage=Usage(input_tokens=1000, output_tokens=1000))
+
+    model = ScriptedModel(dear, name="openai:gpt-5")
+    agent = Agent("desk", model=model, budget=Budget(max_turns=3))
+    report = await lab.run(dataset, agent, budget_usd=0.05, journal="memory:", concurrency=1)
+    assert "runs were stopped by a budget" in report.stopped
+
+
+async def test_cases_can_be_chosen_by_note_and_drawn_at_random() -> None:
+    journal = MemoryJournal()
+    await recorded(journal, range(1, 6))
+    await note("r2", "thumb", "down", by="ann", journal=journal)
+    chosen = await Dataset.from_journal(journal, note="thumb=down")
+    assert [case.id for case in chosen] == ["r2"]
+    assert chosen.cases[0].notes == {"thumb": "down"}
+    drawn = [await Dataset.from_journal(journal, sample=2, seed=3) for _ in range(2)]
+    assert drawn[0] == drawn[1] and len(drawn[0]) == 2
+
+
+async def test_a_dataset_is_read_back_as_it_was_written(dataset: Dataset, tmp_path: Path) -> None:
+    path = tmp_path / "bad.jsonl"
+    dataset.write(path)
+    assert Dataset.read(path) == dataset
+    text = path.read_text("utf-8")
+    path.write_text(text.replace("Refund order 3", "Refund order 4"), "utf-8")
+    with pytest.raises(Misuse, match="do not fit its digest"):
+        Dataset.read(path)
+
+
+async def test_a_report_is_read_back_as_it_was_written(dataset: Dataset, tmp_path: Path) -> None:
+    report = await lab.run(dataset, desk(careful), scorers=[lab.same_effects()], journal="memory:")
+    report.write(tmp_path / "report.json")
+    assert lab.Report.read(tmp_path / "report.json") == report
+
+
+@pytest.mark.parametrize(
+    ("variants", "options", "said"),
+    [
+        ({}, {}, "needs a variant"),
+        ({"record": "agent"}, {}, "give an Agent"),
+        ({"a": desk(careful)}, {"repeat": 0}, "repeat is a whole number from 1, got 0"),
+        ({"record": desk(careful)}, {}, "what really happened"),
+    ],
+    ids=["none", "no agent", "no repeat", "a taken name"],
+)
+async def test_what_cannot_be_tried_is_refused(
+    dataset: Dataset, variants: Any, options: Any, said: str
+) -> None:
+    with pytest.raises(Misuse, match=said):
+        await lab.run(dataset, variants, journal="memory:", **options)
+
+
+async def test_nothing_is_stored_in_the_journal_of_the_app(tmp_path: Path) -> None:
+    async with open_journal(tmp_path / "app.db") as journal:
+        dataset = await recorded(journal, range(1, 3))
+        before = await journal.runs()
+        await lab.run(dataset, desk(hasty), journal=tmp_path / "lab.db")
+        assert await journal.runs() == before
