@@ -6,7 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
+from tests.runs.kit import Ordered
 from upshot import (
     Agent,
     Budget,
@@ -299,3 +301,20 @@ async def test_nothing_is_stored_in_the_journal_of_the_app(tmp_path: Path) -> No
         before = await journal.runs()
         await lab.run(dataset, desk(hasty), journal=tmp_path / "lab.db")
         assert await journal.runs() == before
+
+
+async def test_any_cut_of_an_experiment_makes_the_same_report(dataset: Dataset) -> None:
+    cases = tuple(case for case in dataset if case.run_id in ("r1", "r13"))
+    small, whole = Dataset("two", cases), Ordered()
+    scorers = [lab.same_effects(), lab.trajectory(), lab.completed()]
+
+    async def tried(journal: Ordered) -> list[Any]:
+        variants = {"today": desk(careful), "hasty": desk(hasty)}
+        options: Any = {"scorers": scorers, "journal": journal, "concurrency": 1}
+        report = await lab.run(small, variants, **options)
+        return [replace(row, took_s=0, cost=None, tokens=0) for row in report.rows]
+
+    before, expected = list(BOOK), await tried(whole)
+    for length in range(1, len(whole.order)):
+        assert await tried(whole.cut(length)) == expected, length
+    assert before == BOOK

@@ -6,6 +6,8 @@ import json
 import signal
 from pathlib import Path
 
+import pytest
+
 from tests.processes import start_python
 
 PROGRAM = """
@@ -85,6 +87,7 @@ def facts_in(folder: Path) -> list[object]:
     ]
 
 
+@pytest.mark.slow
 def test_killed_again_and_again_it_makes_the_same_report_and_pays_nobody(tmp_path: Path) -> None:
     assert attempt(tmp_path, 0, "whole.db") == 0
     whole, kills = facts_in(tmp_path), 0
