@@ -158,9 +158,7 @@ class Report(Value, frozen=True, kw_only=True):
                 yield [
                     scorer,
                     variant,
-                    _mean_text(found.mean)
-                    if found.mean is not None
-                    else _labels_text(found.labels),
+                    _score_text(found),
                     "" if is_base or found.difference is None else _change_text(found.difference),
                     "" if is_base or found.mean is None else counts,
                 ]
