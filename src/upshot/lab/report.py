@@ -109,6 +109,12 @@ class Report(Value, frozen=True, kw_only=True):
     stopped: str = ""
 
     @property
+    def size(self) -> str:
+        """How many cases were run, and how often, in words."""
+        times = "once" if self.repeat == 1 else f"{self.repeat} times"
+        return f"{_counted(self.cases, 'case')} of {self.dataset}, each run {times}"
+
+    @property
     def baseline(self) -> str:
         """The variant that the others are compared with."""
         return self.variants[0]
@@ -186,8 +192,9 @@ class Report(Value, frozen=True, kw_only=True):
                 found = self.compare(variant, scorer).difference
                 if found is not None and found.is_clear:
                     way = "higher" if found.mean > 0 else "lower"
-                    change = f"{_change_text(found)} {way} on {scorer}"
-                    lines.append(f"{variant} scores {change} than {self.baseline}")
+                    change = f"{abs(found.mean):.3g} {way} on {scorer}"
+                    sure = f"95 %: {found.low:+.3g} to {found.high:+.3g}"
+                    lines.append(f"{variant} scores {change} than {self.baseline} ({sure})")
         if self.cases < ENOUGH_CASES:
             few = _counted(self.cases, "case")
             lines.append(f"{few}: too few to tell small differences, use at least {ENOUGH_CASES}")
@@ -250,14 +257,14 @@ def _score_text(found: Comparison) -> str:
 
 
 def _mean_text(interval: Interval) -> str:
-    if interval.low is None or interval.high is None:
+    if interval.low is None or interval.low == interval.high:
         return f"{interval.mean:.3g}"
     return f"{interval.mean:.3g} ({interval.low:.3g} to {interval.high:.3g})"
 
 
 def _change_text(interval: Interval) -> str:
-    if interval.low is None or interval.high is None:
-        return f"{interval.mean:+.3g}"
+    if interval.low is None or interval.low == interval.high:
+        return f"{interval.mean:+.3g}" if interval.mean else "0"
     return f"{interval.mean:+.3g} ({interval.low:+.3g} to {interval.high:+.3g})"
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from html import escape
 
-from upshot.contract.base.words import visible
+from upshot.contract.base.words import count, visible
 from upshot.lab.report import LabCall, Report, Row
 
 _STYLE = """
@@ -13,8 +13,10 @@ _STYLE = """
 body { font: 16px/1.5 system-ui, sans-serif; max-width: 72rem; margin: 2rem auto; padding: 0 1rem; }
 table { border-collapse: collapse; width: 100%; }
 th, td { text-align: left; padding: .3rem .6rem; border-bottom: 1px solid var(--line); }
-th, td { vertical-align: top; overflow-wrap: anywhere; }
+th, td { vertical-align: top; }
 .scroll { overflow-x: auto; }
+.figures { min-width: 42rem; }
+.answers { overflow-wrap: anywhere; }
 .dim { color: var(--dim); }
 details { border-bottom: 1px solid var(--line); padding: .4rem 0; }
 summary { cursor: pointer; }
@@ -32,12 +34,15 @@ def _parts(report: Report) -> Iterator[str]:
     yield f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{title}</title>'
     yield '<meta name="viewport" content="width=device-width, initial-scale=1">'
     yield f"<style>{_STYLE}</style></head><body><main><h1>{title}</h1>"
-    facts = f"{report.cases} cases of {report.dataset}, {report.repeat} times each"
-    yield f'<p class="dim">{_text(facts)}</p>'
+    yield f'<p class="dim">{_text(report.size)}</p>'
     if sentences := report.sentences():
         yield "<ul>" + "".join(f"<li>{_text(one)}</li>" for one in sentences) + "</ul>"
     head, *rows = report.lines()
-    yield '<div class="scroll"><table><thead>' + _cells(head, "th") + "</thead><tbody>"
+    yield (
+        '<div class="scroll"><table class="figures"><thead>'
+        + _cells(head, "th")
+        + "</thead><tbody>"
+    )
     yield from (_cells(row, "td") for row in rows)
     yield "</tbody></table></div><h2>Cases</h2>"
     by_case: dict[str, list[Row]] = {}
@@ -50,9 +55,9 @@ def _parts(report: Report) -> Iterator[str]:
 
 
 def _case(case: str, rows: list[Row]) -> Iterator[str]:
-    states = ", ".join(f"{row.variant} {row.error or row.status}" for row in rows)
+    states = ", ".join(map(_state, rows))
     yield f'<details><summary>{_text(case)} <span class="dim">{_text(states)}</span></summary>'
-    yield '<div class="scroll"><table><tbody>'
+    yield '<div class="scroll"><table class="answers"><tbody>'
     for row in rows:
         scores = "; ".join(
             f"{name} {'none' if one.value is None else one.value}"
@@ -67,6 +72,12 @@ def _case(case: str, rows: list[Row]) -> Iterator[str]:
             + f'<div class="dim">{_text(row.run_id)}</div></td></tr>'
         )
     yield "</tbody></table></div></details>"
+
+
+def _state(row: Row) -> str:
+    counts = ((len(row.new_effects), "new effect"), (len(row.off_record), "read off the record"))
+    extra = [count(number, what) for number, what in counts if number]
+    return f"{row.variant} {', '.join((row.error or row.status, *extra))}"
 
 
 def _change_in(rows: list[Row], report: Report) -> float:
