@@ -84,7 +84,12 @@ def elsewhere(native: object, responses: Sequence[contract.ModelResponse]) -> No
     assert_type(from_smolagents(native), AgentResponse)
     assert_type([to_agent_response(response) for response in responses], list[AgentResponse])
     for read in (
+        adapters.from_adk,
+        adapters.from_agent_framework,
+        adapters.from_agno,
         adapters.from_aisuite,
+        adapters.from_claude_agent_sdk,
+        adapters.from_crewai,
         adapters.from_langchain,
         adapters.from_langgraph,
         adapters.from_litellm,
@@ -92,6 +97,7 @@ def elsewhere(native: object, responses: Sequence[contract.ModelResponse]) -> No
         adapters.from_pi_agent,
         adapters.from_pydantic_ai,
         adapters.from_smolagents,
+        adapters.from_strands,
     ):
         assert_type(read(native), contract.AgentResult[contract.Json])
 
