@@ -36,4 +36,4 @@ def test_a_name_that_cannot_be_one_is_misuse(command: Command, tmp_path: Path) -
     (tmp_path / "desk.py").write_text(DESK, "utf-8")
     command("run", "desk.py", "Wait.", "--journal", "runs.db")
     code, _, err = command("signal", "last", "a#b", "--journal", "runs.db")
-    assert (code, "a signal's name is a text" in err) == (2, True)
+    assert (code, "a signal's name is a line of text" in err) == (2, True)

@@ -303,6 +303,53 @@ async def test_replay_and_fork_use_the_signals_of_the_log(place: Any) -> None:
         assert waits.signal == "b"
 
 
+async def test_a_fork_takes_the_next_signal_that_is_sent_to_it(place: Any) -> None:
+    agent = waiter("a", "a", "a")
+    async with open_journal(place) as journal:
+        await run(agent, Request("?", run_id="r"), journal=journal)
+        async with attach("r", journal=journal) as handle:
+            await handle.signal("a", "first")
+        await resume("r", agent, journal=journal)
+        copy = await fork("r", at=len(await log_of(journal, "r")), journal=journal)
+        async with attach(copy, journal=journal) as handle:
+            for value in ("second", "third"):
+                assert await handle.signal("a", value) == "delivered"
+        result = await resume(copy, agent, journal=journal)
+        assert result.output == ["first", "second", "third"]
+
+
+async def test_a_signal_after_the_deadline_is_for_the_next_wait_in_every_session(
+    place: Any,
+) -> None:
+    soon = datetime.now(UTC) + timedelta(milliseconds=50)
+    mails: list[str] = []
+
+    async def work(run: Any, host: Any, board: Any) -> Any:
+        try:
+            return ["in time", await host.wait_signal("paid", expires_at=soon)]
+        except Failed:
+            await host.once("remind", "write", lambda: mails.append("reminder"))
+            return ["reminded", await host.wait_signal("paid")]
+
+    agent = Agent[Any]("a", engine=ScriptEngine(work))
+    async with open_journal(place) as journal:
+        await run(agent, Request("?", run_id="r"), journal=journal)
+        while datetime.now(UTC) < soon:
+            await asyncio.sleep(0.01)
+        async with attach("r", journal=journal) as handle:
+            await handle.signal("paid", "late")
+        result = await resume("r", agent, journal=journal)
+        assert (result.output, mails) == (["reminded", "late"], ["reminder"])
+    mails.clear()
+    async with open_journal("memory:") as journal:
+        await run(agent, Request("?", run_id="r"), journal=journal)
+        await resume("r", agent, journal=journal)
+        async with attach("r", journal=journal) as handle:
+            await handle.signal("paid", "late")
+        result = await resume("r", agent, journal=journal)
+        assert (result.output, mails) == (["reminded", "late"], ["reminder"])
+
+
 async def test_a_broadcast_reaches_every_open_run_of_the_agent_once(place: Any) -> None:
     async with open_journal(place) as journal:
         for run_id in ("a", "b"):
@@ -322,12 +369,12 @@ async def _idle(run: Any, host: Any, board: Any) -> None:
     return None
 
 
-@pytest.mark.parametrize("name", ["", " ", "a#b", "a@b", 5])
+@pytest.mark.parametrize("name", ["", " ", "a#b", "a@b", "a\nb", 5])
 async def test_a_name_that_cannot_be_one_is_refused(name: Any) -> None:
     async with open_journal("memory:") as journal:
         await run(waiter("paid"), Request("?", run_id="r"), journal=journal)
         async with attach("r", journal=journal) as handle:
-            with pytest.raises(Misuse, match="a signal's name is a text"):
+            with pytest.raises(Misuse, match="a signal's name is a line of text"):
                 await handle.signal(name)
 
 

@@ -18,7 +18,7 @@ from upshot.entry.resume import read_begun, runs_above
 from upshot.errors import Misuse
 from upshot.journal.shared import PlacedAnswer, needs_shared
 from upshot.state.run_state import item_of
-from upshot.state.signals import check_signal_name, signal_item
+from upshot.state.signals import EXPIRED, check_signal_name, numbers_of, signal_item
 
 Delivery: TypeAlias = Literal["delivered", "repeated", "ended"]
 """The outcome of sending a signal: it is stored for the run; an earlier one had its key; or the run
@@ -38,7 +38,9 @@ async def send_signal(
     sent = _answer(name, value, by)
     kept = await shared.placed_answers(run_id)
     key = key or uuid4().hex
-    number = 1 + sum(one.item.startswith(signal_item(f"{name}#")) for one in kept)
+    # A fork has taken signals that were sent to the run that it comes from.
+    taken = numbers_of(name, (id for id, got in past.answers_given.items() if got != EXPIRED))
+    number = 1 + max(taken, default=0)
     while True:
         item = signal_item(f"{name}#{number}")
         new = PlacedAnswer(run_id=run_id, item=item, answer=sent, at=SYSTEM_CLOCK.now(), key=key)

@@ -8,15 +8,28 @@ engine that runs again finds its wait, and the signal that it took.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from typing import Final
 
 from upshot.contract.base.checks import format_value
+from upshot.contract.base.structs import JsonObject
 from upshot.errors import Misuse
+
+EXPIRED: Final[JsonObject] = {"upshot": "expired"}
+"""What the log has as the answer of a wait that ended without a signal."""
 
 
 def check_signal_name(name: object) -> None:
     """Raise Misuse if *name* cannot name a signal."""
-    if not isinstance(name, str) or not name.strip() or "#" in name or "@" in name:
-        raise Misuse(f'a signal\'s name is a text without "#" and "@", got {format_value(name)}')
+    is_text = isinstance(name, str)
+    if not is_text or not name.strip() or not name.isprintable() or "#" in name or "@" in name:
+        got = repr(name) if is_text else format_value(name)
+        raise Misuse(f'a signal\'s name is a line of text without "#" and "@", got {got:.80}')
+
+
+def numbers_of(name: str, ids: Iterable[str]) -> set[int]:
+    """Return the numbers of the signals of a name among the *ids* of waits."""
+    found = (id.partition("@")[0].rpartition("#") for id in ids if "@" in id)
+    return {int(number) for known, _, number in found if known == name and number.isdigit()}
 
 
 def signal_item(signal: str) -> str:
@@ -33,15 +46,10 @@ def wait_id(name: str, place: str, taken: Iterable[str], failed: Collection[str]
         taken: The ids of the run's waits so far.
         failed: Those of them that ended without a signal; others may wait for their numbers.
     """
-    numbers: set[int] = set()
-    for id in taken:
-        signal, _, waits_at = id.partition("@")
-        known, hash, number = signal.rpartition("#")
-        if not hash or known != name:
-            continue
-        if waits_at == place:
+    known = [*taken]
+    for id in known:
+        if id.startswith(f"{name}#") and id.partition("@")[2] == place:
             return id
-        if id not in failed:
-            numbers.add(int(number))
+    numbers = numbers_of(name, (id for id in known if id not in failed))
     free = next(number for number in range(1, len(numbers) + 2) if number not in numbers)
     return f"{name}#{free}@{place}"

@@ -69,7 +69,13 @@ from upshot.runs.recorder import Recorder, Subscriber
 from upshot.runs.run_context import RunContext
 from upshot.state.child_runs import child_of
 from upshot.state.run_state import RunState, item_of
-from upshot.state.signals import check_signal_name, wait_id
+from upshot.state.signals import EXPIRED, check_signal_name, wait_id
+
+
+def _late(pending: PendingExternal) -> Failed:
+    """Return the failure of a wait whose time is up."""
+    what = f"the {'signal' if pending.signal else 'result'} {pending.signal or pending.id!r}"
+    return Failed(ErrorCode.TIMEOUT, f"{what} did not come in time")
 
 
 def interrupt_of(asked: object) -> Interrupt:
@@ -445,23 +451,31 @@ class RunHost:
         """
         check_signal_name(name)
         place = self._questions.next_place() if key is None else f"={key}"
-        waits, now = self._past.waits, self._recorder.now()
-        failed = {
-            id for id, one in waits.items() if one.expires_at is not None and now >= one.expires_at
-        }
-        id = wait_id(name, place, (*self._answers, *waits), failed)
-        if id in self._answers:
-            return self._answers[id]
+        waits, answers = self._past.waits, self._answers
+        failed = {id for id, value in answers.items() if value == EXPIRED}
+        id = wait_id(name, place, (*answers, *waits), failed)
         pending = self._external(id, description, expires_at, signal=name)
+        if id in failed:
+            raise _late(pending)
+        if id in answers:
+            return answers[id]
         journal = None if self._context.recording else self._context.plan.journal
         shared = None if journal is None else shared_journal(journal)
         item = item_of(self._context.state, pending)
         for placed in () if shared is None else await shared.placed_answers(self._run.id):
-            if placed.item == item and isinstance(placed.answer, Answer):
-                self._recorder.emit(QuestionAsked(pending=pending))
-                self._recorder.emit(QuestionAnswered(id=id, value=placed.answer.value))
-                return self._answers.setdefault(id, placed.answer.value)
+            is_in_time = expires_at is None or placed.at <= expires_at
+            if placed.item == item and isinstance(placed.answer, Answer) and is_in_time:
+                return self._log_signal(pending, placed.answer.value)
+        if expires_at is not None and self._recorder.now() >= expires_at:
+            # Logged, so that a later session fails here too, whatever arrives in between.
+            self._log_signal(pending, EXPIRED)
+            raise _late(pending)
         raise self._park(pending)
+
+    def _log_signal(self, pending: PendingExternal, value: Json) -> Json:
+        self._recorder.emit(QuestionAsked(pending=pending))
+        self._recorder.emit(QuestionAnswered(id=pending.id, value=value))
+        return self._answers.setdefault(pending.id, value)
 
     def _external(
         self, id: str, description: str, expires_at: datetime | None, signal: str = ""
@@ -479,9 +493,7 @@ class RunHost:
     def _park(self, pending: PendingExternal) -> Parked:
         """Log that the run waits, and return the signal that parks it; fail if the time is up."""
         if pending.expires_at is not None and self._recorder.now() >= pending.expires_at:
-            name = pending.signal or pending.id
-            what = f"the {'signal' if pending.signal else 'result'} {name!r}"
-            raise Failed(ErrorCode.TIMEOUT, f"{what} did not come in time")
+            raise _late(pending)
         self._recorder.emit(QuestionAsked(pending=pending))
         return Parked(pending)
 
