@@ -63,6 +63,9 @@ def test_mistakes_are_said_in_one_sentence(command: Command, tmp_path: Path) -> 
         ("lab", "run", "gone.jsonl", "desk.py"): "cannot be read as a dataset",
         ("lab", "collect", "x.jsonl", "--agent", "other", "--journal", "runs.db"): "no run fits",
         ("lab", "run", "none.jsonl", "desk.py", "--fail-if", "efects.new > 0"): "efects",
+        ("lab", "run", "none.jsonl", "desk.py", "--fail-if", "effects.nw > 0"): "effects.new",
+        ("lab", "run", "none.jsonl", "desk.py", "--html", "gone/x.html"): "there is no folder",
+        ("lab", "collect", "gone/x.jsonl", "--journal", "runs.db"): "there is no folder",
     }
     for arguments, words in said.items():
         code, _, err = command(*arguments)

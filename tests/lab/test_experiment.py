@@ -247,8 +247,12 @@ async def test_the_budget_stops_the_experiment(dataset: Dataset) -> None:
 
     model = ScriptedModel(dear, name="openai:gpt-5")
     agent = Agent("desk", model=model, budget=Budget(max_turns=3))
-    report = await lab.run(dataset, agent, budget_usd=0.05, journal="memory:", concurrency=1)
-    assert "runs were stopped by a budget" in report.stopped
+    journal = MemoryJournal()
+    options: Any = {"budget_usd": 0.05, "journal": journal, "concurrency": 1}
+    report = await lab.run(dataset, agent, **options)
+    assert "stopped at a budget" in report.stopped
+    again = await lab.run(dataset, agent, budget_usd=50, journal=journal, concurrency=1)
+    assert again.stopped == ""
 
 
 async def test_cases_can_be_chosen_by_note_and_drawn_at_random() -> None:
@@ -281,7 +285,7 @@ async def test_a_report_is_read_back_as_it_was_written(dataset: Dataset, tmp_pat
 @pytest.mark.parametrize(
     ("variants", "options", "said"),
     [
-        ({}, {}, "needs a variant"),
+        ({}, {}, "variants are agents by name"),
         ({"record": "agent"}, {}, "give an Agent"),
         ({"a": desk(careful)}, {"repeat": 0}, "repeat is a whole number from 1, got 0"),
         ({"record": desk(careful)}, {}, "what really happened"),

@@ -555,6 +555,14 @@ def collect(**options: Any) -> int:
     show_default=True,
     help="Ask the models, or replay the record.",
 )
+@click.option(
+    "--approvals",
+    type=click.Choice(["deny", "approve"]),
+    default="deny",
+    show_default=True,
+    help="For calls that the record has no answer for.",
+)
+@text("--name", "NAME", "The name of the experiment; another one makes all runs again.")
 @text("--fail-if", "CONDITION", "Exit with 1 if it holds, such as 'effects.new > 0'.")
 @text("--report", "FILE", "Write the report as JSON.", name="report_file", type=PATH)
 @text("--html", "FILE", "Write the report as a page.", type=PATH)

@@ -13,16 +13,17 @@ from upshot.cli.loading import Target, import_file, load_agent
 from upshot.cli.lookup import existing_journal
 from upshot.cli.terminal import Terminal
 from upshot.contract.agent import Agent
+from upshot.contract.base.structs import JsonObject
 from upshot.contract.base.words import count
 from upshot.errors import Misuse
 from upshot.journal.opening import open_journal
 from upshot.lab import scorers as built_in
 from upshot.lab.dataset import Dataset
-from upshot.lab.experiment import run
+from upshot.lab.experiment import check_scorers, run
 from upshot.lab.report import Report, Row
 from upshot.lab.report_page import report_page
-from upshot.lab.scorers import Scorer, ScorerFunction
-from upshot.tools.definition.cel import compile_condition
+from upshot.lab.scorers import Score, Scorer, ScorerFunction
+from upshot.tools.definition.cel import Condition, ConditionError, compile_condition
 
 _NAMES = ("effects", "off_record", "failed", "cases", "score", "base")
 
@@ -39,6 +40,7 @@ async def collect_cases(
     **filters: str,
 ) -> int:
     """Write past runs into a dataset."""
+    _check_folder(path)
     given: Any = {name: value for name, value in filters.items() if value}
     async with open_journal(existing_journal(journal), create=False) as log:
         given["limit"] = limit or None
@@ -73,9 +75,14 @@ async def run_cases(
     report_file: str,
     html: str,
     journal: str,
+    name: str,
+    approvals: Literal["deny", "approve"],
 ) -> int:
     """Try agents on a dataset, and print how they compare; exit with 1 if a condition holds."""
-    condition = compile_condition(fail_if, names=_NAMES) if fail_if else None
+    judges = check_scorers(_scorers(scorers))
+    condition = _condition(fail_if, judges)
+    for file in filter(None, (report_file, html)):
+        _check_folder(file)
     dataset = Dataset.read(path)
     variants = {_name_of(one): _agent(one) for one in (target, *against)}
     if len(variants) < 1 + len(against):
@@ -88,7 +95,9 @@ async def run_cases(
     found = await run(
         dataset,
         variants,
-        scorers=_scorers(scorers),
+        scorers=judges,
+        name=name,
+        approvals=approvals,
         repeat=repeat,
         journal=journal,
         replies=replies,
@@ -107,11 +116,43 @@ async def run_cases(
     failed = [
         variant
         for variant in found.variants[1:] or found.variants
-        if condition is not None and condition.holds(found.facts(variant))
+        if condition is not None and _holds(condition, found.facts(variant))
     ]
     for variant in failed:
         terminal.report(f"{variant}: {fail_if}")
     return 1 if failed else 0
+
+
+def _condition(text: str, scorers: Sequence[Scorer]) -> Condition | None:
+    """Read a condition, and try it once, so that a mistake is found before a model is asked."""
+    if not text:
+        return None
+    condition = compile_condition(text, names=_NAMES)
+    names = tuple(one.name for one in scorers)
+    row = Row(case="c", variant="v", scores=dict.fromkeys(names, Score(value=0.0)))
+    _holds(condition, Report(name="", variants=("v",), scorers=names, rows=(row,)).facts("v"))
+    return condition
+
+
+def _holds(condition: Condition, facts: JsonObject) -> bool:
+    try:
+        return condition.holds(facts)
+    except ConditionError as error:
+        raise Misuse(f"--fail-if: {error}; there is {', '.join(_known(facts))}") from error
+
+
+def _known(facts: JsonObject) -> Iterator[str]:
+    for name, value in facts.items():
+        if isinstance(value, dict):
+            yield from (f"{name}.{inner}" for inner in value)
+        else:
+            yield name
+
+
+def _check_folder(path: str) -> None:
+    folder = Path(path).resolve().parent
+    if not folder.is_dir():
+        raise Misuse(f"{path} cannot be written: there is no folder {folder}")
 
 
 def _lines(report: Report) -> Iterator[Text]:

@@ -35,7 +35,7 @@ class Prompt(Value, frozen=True, kw_only=True):
         """The name and the digest, such as "prompts/desk.md@1f3a9c2b7d04"."""
         return f"{self.name}@{self.digest}"
 
-    def fill(self, **values: object) -> Prompt:
+    def fill(self, /, **values: object) -> Prompt:
         """Return the prompt with *values* in place of ``$name`` or ``${name}``; ``$$`` is a "$".
 
         Raises:
@@ -56,7 +56,7 @@ class Prompt(Value, frozen=True, kw_only=True):
         return self.text
 
 
-def load_prompt(path: str | PathLike[str], **values: object) -> Prompt:
+def load_prompt(path: str | PathLike[str], /, **values: object) -> Prompt:
     """Read a prompt from a text file; ``Agent(instructions=load_prompt("prompts/desk.md"))``.
 
     Args:

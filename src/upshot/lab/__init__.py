@@ -10,7 +10,7 @@ the report compares them with the first variant, the baseline.
 
 Invariants:
     - No body of a tool runs. The Toolbox asks the stand-in instead, in every run that the
-      experiment starts (``stand_ins`` of ``runs.services.run_tools``).
+      experiment starts (``stand_ins`` of ``runs.run_context``).
     - What an experiment finds follows from its journal: a process that dies and starts again makes
       the same report.
     - A call that the record does not have is never answered by a guess, unless the caller gives a

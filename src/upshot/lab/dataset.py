@@ -12,6 +12,7 @@ import json
 import random
 from collections.abc import AsyncIterator, Iterable, Iterator
 from dataclasses import dataclass
+from datetime import datetime
 from os import PathLike
 from pathlib import Path
 from typing import Any, Unpack, cast
@@ -19,8 +20,8 @@ from typing import Any, Unpack, cast
 from upshot.contract.base.enums import Effect
 from upshot.contract.base.structs import Json, JsonObject, Moment, Value
 from upshot.contract.codec import decode, decoder_of, encode
-from upshot.contract.message import Message
-from upshot.contract.model_calls import ModelResponse, Request
+from upshot.contract.message import MAIN_CHANNEL, Message
+from upshot.contract.model_calls import ModelReplied, ModelResponse, Request
 from upshot.contract.protocols import ArtifactStore, Journal, RunFilters
 from upshot.contract.tool_calls import (
     ToolArtifactReference,
@@ -30,10 +31,11 @@ from upshot.contract.tool_calls import (
     ToolRecord,
 )
 from upshot.entry.resume import fold_new_events
+from upshot.entry.run_handle import chain_from
 from upshot.errors import Misuse
 from upshot.journal.shared import shared_journal
 from upshot.state.run_state import RunState
-from upshot.state.stored_events import result_of
+from upshot.state.stored_events import result_of, seeds_of, states
 
 _FORM = "upshot.dataset/1"
 _PAGE = 200
@@ -74,10 +76,11 @@ class Case(Value, frozen=True, kw_only=True):
         attributes: The attributes of the run, such as its user.
         run_id: The run that it comes from, "" for a case made by hand.
         started_at: When that run started; the tools of an experiment see this day.
-        replies: The replies of the run's models, in order.
+        replies: The replies of the models of the run and its child runs, in the order of their
+            times.
         calls: The tool calls of the run and of its child runs, in order.
         answers: What the user answered, by the question.
-        approvals: Whether a call was approved, by tool and arguments.
+        approvals: Whether a call was approved, each time, by tool and arguments.
         status: How the run ended, "" for a case made by hand.
         answer: What it answered, None for nothing.
         error: Why it failed, "" if it did not.
@@ -98,7 +101,7 @@ class Case(Value, frozen=True, kw_only=True):
     replies: tuple[ModelResponse, ...] = ()
     calls: tuple[RecordedCall, ...] = ()
     answers: dict[str, Json] = {}
-    approvals: dict[str, bool] = {}
+    approvals: dict[str, tuple[bool, ...]] = {}
     status: str = ""
     answer: str | None = None
     error: str = ""
@@ -173,6 +176,9 @@ class Dataset:
             Misuse: A filter is not allowed.
             JournalError: A log is damaged or cannot be read.
         """
+        for what, number in (("sample", sample), ("limit", filters.get("limit"))):
+            if number is not None and (type(number) is not int or number < 1):
+                raise Misuse(f"{what} is a whole number from 1, got {number!r:.40}")
         found = [one async for one in _run_ids(journal, status, note, filters)]
         if sample is not None and sample < len(found):
             found = sorted(random.Random(seed).sample(found, sample), key=found.index)
@@ -194,7 +200,8 @@ class Dataset:
             Misuse: It is no dataset, or its lines do not fit its digest.
         """
         try:
-            head, *lines = Path(path).read_text("utf-8").splitlines()
+            # Not splitlines: a text may contain other separators of lines.
+            head, *lines = Path(path).read_text("utf-8").rstrip("\n").split("\n")
             facts: Any = json.loads(head)
             is_one = facts["form"] == _FORM
         except (OSError, ValueError, KeyError, TypeError) as error:
@@ -216,36 +223,76 @@ def call_key(tool: str, arguments: JsonObject) -> str:
 
 
 async def case_of(run_id: str, journal: Journal) -> Case | None:
-    """Return a run as a case; None if it has not started."""
+    """Return a run as a case; None if it has not started.
+
+    If the run handed its request over, the case has what the whole chain did.
+    """
     past = RunState()
     await fold_new_events(past, run_id, journal)
     if past.started is None:
         return None
-    result, started = result_of(past), past.started
-    calls = [one async for one in _calls_of(past, journal)]
+    started, runs = past.started, [past]
+    for following in (await chain_from(run_id, journal))[1:]:
+        runs.append(RunState())
+        await fold_new_events(runs[-1], following, journal)
+    results = [one for one in map(result_of, runs) if one is not None]
+    last = results[-1] if results else None
+    costs = [one.cost.total for one in results if one.cost is not None]
     shared = shared_journal(journal)
     notes = () if shared is None else await shared.notes(run_id)
-    seeded = [one for change in past.seed if not change.channel for one in change.messages]
+    replied = [one for state in runs async for one in _replies_of(state, journal)]
     return Case(
         id=run_id,
         run_id=run_id,
         request=started.request,
         agent=started.agent.id,
-        history=tuple(seeded[:-1]),
+        history=_history_of(past),
         attributes=dict(started.attributes),
         started_at=started.time,
-        replies=tuple(past.responses),
-        calls=tuple(calls),
-        answers=dict(past.answers_given),
-        approvals=dict(_approvals_in(past)),
-        status="" if result is None else str(result.status.value),
-        answer=None if result is None else result.content,
-        error="" if result is None or result.error is None else str(result.error.code),
-        cost="" if result is None or result.cost is None else str(result.cost.total or ""),
-        tokens=0 if result is None else result.usage.total_tokens or 0,
-        took_s=0.0 if result is None else result.duration_ms / 1000,
+        replies=tuple(response for _, response in sorted(replied, key=_by_time)),
+        calls=tuple([one for state in runs async for one in _calls_of(state, journal)]),
+        answers={id: one for id, one in past.answers_given.items() if id not in past.waits},
+        approvals=_approvals_in(runs),
+        status="" if last is None else str(last.status.value),
+        answer=None if last is None else last.content,
+        error="" if last is None or last.error is None else str(last.error.code),
+        cost=str(sum(filter(None, costs))) if costs and None not in costs else "",
+        tokens=sum(one.usage.total_tokens or 0 for one in results),
+        took_s=sum(one.duration_ms for one in results) / 1000,
         notes={one.name: one.value for one in notes},
     )
+
+
+def _history_of(past: RunState) -> tuple[Message, ...]:
+    """Return what the run was given before its request; what preparers added is not part of it."""
+    if past.started is None:
+        return ()
+    asked = past.started.request.to_message()
+    changes = [one for one in past.seed if one.channel == MAIN_CHANNEL]
+    seeded = [message for change in changes for message in change.messages]
+    if past.named_seed is not None:
+        seeded = [*past.named_seed[1], *seeded]
+    place = next((at for at in reversed(range(len(seeded))) if seeded[at] == asked), 0)
+    return tuple(seeded[:place])
+
+
+async def _replies_of(
+    past: RunState, journal: Journal
+) -> AsyncIterator[tuple[datetime | None, ModelResponse]]:
+    """Yield the replies of a run's model and of its child runs' models, with their times."""
+    run_id = "" if past.started is None else past.started.run_id
+    async for event, _ in states(journal.events(run_id), seeds=seeds_of(journal)):
+        if isinstance(event, ModelReplied) and not event.purpose:
+            yield event.time, event.response
+    for child in past.children:
+        inner = RunState()
+        await fold_new_events(inner, child, journal)
+        async for one in _replies_of(inner, journal):
+            yield one
+
+
+def _by_time(replied: tuple[datetime | None, ModelResponse]) -> float:
+    return 0.0 if replied[0] is None else replied[0].timestamp()
 
 
 async def _run_ids(
@@ -314,11 +361,15 @@ async def _whole(outcome: ToolArtifactReference, run_id: str, store: ArtifactSto
     )
 
 
-def _approvals_in(past: RunState) -> Iterator[tuple[str, bool]]:
-    for record in past.records:
+def _approvals_in(runs: Iterable[RunState]) -> dict[str, tuple[bool, ...]]:
+    """Return whether each call that was asked about was approved, in order."""
+    found: dict[str, tuple[bool, ...]] = {}
+    for record in (record for past in runs for record in past.records):
         if record.approval is not None:
             arguments = record.arguments_executed or record.arguments_validated or {}
-            yield call_key(record.tool_name, arguments), not isinstance(record.outcome, ToolDenied)
+            key = call_key(record.tool_name, arguments)
+            found[key] = (*found.get(key, ()), not isinstance(record.outcome, ToolDenied))
+    return found
 
 
 def _digest(lines: Iterable[str]) -> str:

@@ -13,14 +13,15 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from decimal import Decimal
-from typing import Any, Literal, TypeAlias
+from decimal import Decimal, InvalidOperation
+from typing import Any, Literal, TypeAlias, cast, get_args
 
 from upshot.clock import SYSTEM_CLOCK
 from upshot.contract.agent import Agent
 from upshot.contract.base.checks import format_value
-from upshot.contract.base.enums import Effect
+from upshot.contract.base.enums import Effect, InterruptCause, Status
 from upshot.contract.base.structs import Json
+from upshot.contract.base.words import count
 from upshot.contract.codec import encode
 from upshot.contract.protocols import Clock, Journal
 from upshot.contract.result import AgentResult
@@ -31,14 +32,15 @@ from upshot.entry.resume import fold_new_events
 from upshot.entry.run_handle import RunHandle, chain_from
 from upshot.entry.session_setup import has_log
 from upshot.errors import Misuse
+from upshot.journal.lease_holder import RunHeld
 from upshot.journal.opening import open_journal
 from upshot.lab.dataset import Case, Dataset, RecordedCall, call_key
-from upshot.lab.recorded_tools import RecordedTools, Source, Unseen, is_off_record
+from upshot.lab.recorded_tools import RecordedTools, Source, Unseen, is_missed
 from upshot.lab.report import LabCall, Report, Row
 from upshot.lab.scorers import Score, Scorer, ScorerFunction, Trial, scorer_of
 from upshot.models.scripted import ScriptedModel
 from upshot.runs.plan import Where
-from upshot.runs.services.run_tools import stand_ins
+from upshot.runs.run_context import stand_ins
 from upshot.state.run_state import RunState
 from upshot.tools.gates.approval_gate import ApprovalRequest
 
@@ -101,18 +103,19 @@ async def run(
         Misuse: An argument is wrong.
         JournalError: The journal cannot be opened or written.
     """
-    named = {"today": variants} if isinstance(variants, Agent) else dict(variants)
-    _check(dataset, named, repeat, concurrency)
-    judges = [scorer_of(one) for one in scorers]
+    chosen = {"tools": tools, "unseen": unseen, "approvals": approvals, "replies": replies}
+    named = _check(dataset, variants, chosen, repeat=repeat, concurrency=concurrency)
+    judges = check_scorers(scorers)
     options: dict[str, Any] = {"dependencies": dependencies or _NoDependencies()}
+    name = name or _name_of(dataset, named, (*chosen.values(),))
     if budget_usd is not None:
-        options["quotas"] = [Quota("lab", max_cost_usd=Decimal(str(budget_usd)))]
+        options["quotas"] = [_quota_of(name, budget_usd)]
     async with open_journal(journal) as opened:
         made = _Experiment(
             dataset=dataset,
             variants=named,
             scorers=judges,
-            name=name or _name_of(dataset, named, (tools, unseen, approvals, replies)),
+            name=name,
             journal=opened,
             source=tools,
             unseen=unseen,
@@ -168,7 +171,7 @@ class _Experiment:
             variants=tuple(self.variants),
             scorers=tuple(one.name for one in self.scorers),
             rows=tuple(rows),
-            stopped=f"{over} runs were stopped by a budget" if over else "",
+            stopped=f"{count(over, 'run')} stopped at a budget" if over else "",
         )
 
     async def _record_of(self, case: Case) -> Row:
@@ -185,12 +188,17 @@ class _Experiment:
         )
 
     async def _row(self, case: Case, variant: str, number: int) -> Row:
-        run_id = _id_of(self.name, variant, case.id, number)
-        result = await self._result(case, self.variants[variant], run_id)
-        trial = await self._trial(run_id, result)
+        run_id, result = await self._result(case, variant, number)
+        trial = await self._trial(case, run_id, result)
         scores: dict[str, Score] = {}
+        # Scorers may run agents of their own, whose tools are real.
+        stand_ins.set(None)
         for scorer in self.scorers:
-            scores[scorer.name] = await scorer.score(case, trial)
+            try:
+                scores[scorer.name] = await scorer.score(case, trial)
+            except Exception as error:  # the caller's own code, which must not end the experiment
+                reason = f"raised {type(error).__name__}: {error}"
+                scores[scorer.name] = Score(reason=reason)
         return Row(
             case=case.id,
             variant=variant,
@@ -207,12 +215,49 @@ class _Experiment:
             took_s=result.duration_ms / 1000,
         )
 
-    async def _result(self, case: Case, agent: Agent[Any], run_id: str) -> AgentResult[Any]:
-        """Run a case, or continue the run, or read how it ended."""
+    async def _result(self, case: Case, variant: str, number: int) -> tuple[str, AgentResult[Any]]:
+        """Run a case, or continue the run, or read how it ended; returns the run too.
+
+        A run that was stopped, or failed for a reason that may pass, is made again under another
+        id.
+        """
+        attempt, agent = 1, self.variants[variant]
+        while True:
+            run_id = _id_of(self.name, variant, case.id, number, attempt)
+            if not await has_log(run_id, self.journal):
+                return run_id, await self._start(case, agent, run_id)
+            ended = await RunHandle(run_id, self.journal).result(0)
+            if ended is None:
+                return run_id, await self._resume(case, agent, run_id)
+            if _is_final(ended):
+                return run_id, ended
+            attempt += 1
+
+    async def _resume(self, case: Case, agent: Agent[Any], run_id: str) -> AgentResult[Any]:
+        runs = await chain_from(run_id, self.journal)
+        made = [record for one in runs async for record in _records_of(one, self.journal)]
+        try:
+            return await api.resume(runs[-1], agent, **self._options(case, agent, made))
+        except RunHeld as error:
+            raise Misuse(
+                f"the experiment {self.name} is being run by another process: wait for its end, "
+                "or give another journal"
+            ) from error
+
+    async def _start(self, case: Case, agent: Agent[Any], run_id: str) -> AgentResult[Any]:
+        options, request = self._options(case, agent, ()), _request_of(case, run_id)
+        if case.history:
+            options["history"] = case.history
+        options["attributes"] = dict(case.attributes)
+        if agent.handoffs:
+            return await api.run_with_handoffs([agent], request, **options)
+        return await api.run(agent, request, **options)
+
+    def _options(self, case: Case, agent: Agent[Any], made: Iterable[ToolRecord]) -> dict[str, Any]:
         answering = RecordedTools(case, self.source, self.unseen)
+        answering.add_made(made)
         # Only for this task, and for everything that it starts.
         stand_ins.set(answering.of_run)
-        quiet = agent.but(observers=(), committers=())
         options: dict[str, Any] = {
             "journal": self.journal,
             "host": _RecordedHost(case),
@@ -222,26 +267,15 @@ class _Experiment:
         }
         if self.is_recorded:
             options["model"] = ScriptedModel(case.replies, name=_model_name(agent))
-        if await has_log(run_id, self.journal):
-            handle = RunHandle(run_id, self.journal)
-            if (ended := await handle.result(0)) is not None:
-                return ended
-            return await api.resume(run_id, quiet, **options)
-        request = _request_of(case, run_id)
-        if case.history:
-            options["history"] = case.history
-        options["attributes"] = dict(case.attributes)
-        if agent.handoffs:
-            return await api.run_with_handoffs([quiet], request, **options)
-        return await api.run(quiet, request, **options)
+        return options
 
-    async def _trial(self, run_id: str, result: AgentResult[Any]) -> Trial:
+    async def _trial(self, case: Case, run_id: str, result: AgentResult[Any]) -> Trial:
         records = [
             record
             for one in await chain_from(run_id, self.journal)
             async for record in _records_of(one, self.journal)
         ]
-        missed = [_call_of(one) for one in records if is_off_record(one)]
+        missed = [_call_of(one) for one in records if is_missed(one, case)]
         total = None if result.cost is None else result.cost.total
         return Trial(
             result=result,
@@ -291,16 +325,16 @@ class _RecordedHost:
 
 
 class _RecordedApprovals:
-    """Approves what was approved."""
+    """Approves what was approved, in order; the last answer counts for further equal calls."""
 
     def __init__(self, case: Case, otherwise: Approvals) -> None:
-        self._known = case.approvals
+        self._known = {key: [*answers] for key, answers in case.approvals.items()}
         self._otherwise = otherwise
 
     def __call__(self, request: ApprovalRequest) -> bool:
         known = self._known.get(call_key(request.tool_name, dict(request.arguments)))
-        if known is not None:
-            return known
+        if known:
+            return known.pop(0) if len(known) > 1 else known[0]
         if callable(self._otherwise):
             return self._otherwise(request)
         return self._otherwise == "approve"
@@ -333,21 +367,87 @@ class _NoDependencies:
         )
 
 
+_CHOICES: dict[str, tuple[str, ...]] = {
+    "tools": get_args(Source),
+    "unseen": ("deny", "stop"),
+    "approvals": ("deny", "approve"),
+    "replies": ("live", "recorded"),
+}
+
+
 def _check(
-    dataset: Dataset, variants: Mapping[str, Agent[Any]], repeat: int, concurrency: int
-) -> None:
+    dataset: object, variants: object, chosen: Mapping[str, object], **numbers: object
+) -> dict[str, Agent[Any]]:
+    """Check the arguments of ``run``; returns the variants by name."""
+    if not isinstance(dataset, Dataset):
+        raise Misuse(f"lab.run takes a Dataset, got {format_value(dataset)}")
     if not len(dataset):
         raise Misuse(f"the dataset {dataset.name!r} has no cases")
-    if not variants:
-        raise Misuse('lab.run needs a variant: {"today": agent}')
-    for name, agent in variants.items():
+    for what, given in chosen.items():
+        is_function = callable(given) and what in ("unseen", "approvals")
+        if not is_function and given not in _CHOICES[what]:
+            listed = " or ".join(map(repr, _CHOICES[what]))
+            raise Misuse(f"{what} is {listed}, got {format_value(given)}")
+    empty = next((case.id for case in dataset if not case.replies), None)
+    if chosen["replies"] == "recorded" and empty is not None:
+        raise Misuse(f"the case {empty!r} has no recorded replies: use replies='live'")
+    for what, number in numbers.items():
+        if type(number) is not int or number < 1:
+            raise Misuse(f"{what} is a whole number from 1, got {format_value(number)}")
+    return _check_variants(variants)
+
+
+def _check_variants(variants: object) -> dict[str, Agent[Any]]:
+    if isinstance(variants, Agent):
+        return {"today": cast("Agent[Any]", variants)}
+    if not isinstance(variants, Mapping) or not variants:
+        got = format_value(cast("object", variants))
+        raise Misuse(f'variants are agents by name, such as {{"today": agent}}, got {got}')
+    named = cast("Mapping[str, Agent[Any]]", variants)
+    for name, agent in named.items():
         if not isinstance(agent, Agent):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers may be untyped
             raise Misuse(f"the variant {name!r} is {format_value(agent)}: give an Agent")
         if name == RECORD:
             raise Misuse(f"a variant cannot be called {RECORD!r}: that is what really happened")
-    for what, number in (("repeat", repeat), ("concurrency", concurrency)):
-        if type(number) is not int or number < 1:
-            raise Misuse(f"{what} is a whole number from 1, got {format_value(number)}")
+    return dict(named)
+
+
+def check_scorers(scorers: object) -> list[Scorer]:
+    """Return the scorers of a list.
+
+    Raises:
+        Misuse: It is no list, an item cannot score, or two have one name.
+    """
+    if not isinstance(scorers, Iterable):
+        raise Misuse(f"scorers are a list, got {format_value(scorers)}")
+    found = [scorer_of(one) for one in cast("Iterable[Scorer | ScorerFunction]", scorers)]
+    names = [one.name for one in found]
+    if double := next((name for name in names if names.count(name) > 1), None):
+        raise Misuse(f"two scorers are called {double!r}: use lab.Scorer(name, function)")
+    return found
+
+
+def _quota_of(name: str, budget_usd: Decimal | float) -> Quota:
+    try:
+        most = Decimal(str(budget_usd))
+    except InvalidOperation as error:
+        got = format_value(budget_usd)
+        raise Misuse(f"budget_usd is an amount of US dollars, got {got}") from error
+    return Quota(f"lab {name}", max_cost_usd=most)
+
+
+# Failures that the next try may not have.
+_MAY_PASS = ("budget_exceeded", "internal", "auth_error", "taken_over", "journal_failed")
+
+
+def _is_final(result: AgentResult[Any]) -> bool:
+    """Whether a run need not be made again."""
+    if result.status is Status.CANCELED:
+        return False
+    if result.status is Status.INTERRUPTED:
+        return result.cause == InterruptCause.CUSTOM
+    error = result.error
+    return error is None or not (error.retryable or str(error.code) in _MAY_PASS)
 
 
 def _request_of(case: Case, run_id: str) -> Any:

@@ -173,20 +173,7 @@ class Report(Value, frozen=True, kw_only=True):
         """Return what the figures say, one sentence each, the worst news first."""
         lines = [self.stopped] if self.stopped else []
         for variant in self.variants:
-            rows = self.of(variant)
-            new = [one for row in rows for one in row.new_effects]
-            if new:
-                where = len({row.case for row in rows if row.new_effects})
-                lines.append(
-                    f"{variant} would have made {_counted(len(new), 'write')} that the record does "
-                    f"not have, in {_counted(where, 'case')}: {_tools_text(new)}"
-                )
-            unseen = [one for row in rows for one in row.off_record]
-            if unseen:
-                lines.append(
-                    f"{variant} asked for {_counted(len(unseen), 'read')} that the record does not "
-                    f"have: {_tools_text(unseen)}"
-                )
+            lines += self._doubts_about(variant)
         for scorer in self.scorers:
             for variant in self.variants[1:]:
                 found = self.compare(variant, scorer).difference
@@ -199,6 +186,33 @@ class Report(Value, frozen=True, kw_only=True):
             few = _counted(self.cases, "case")
             lines.append(f"{few}: too few to tell small differences, use at least {ENOUGH_CASES}")
         return lines
+
+    def _doubts_about(self, variant: str) -> Iterator[str]:
+        """Yield what a variant did that the record does not have, and what could not be judged."""
+        rows = self.of(variant)
+        new = [one for row in rows for one in row.new_effects]
+        if new:
+            where = len({row.case for row in rows if row.new_effects})
+            yield (
+                f"{variant} would have made {_counted(len(new), 'write')} that the record does "
+                f"not have, in {_counted(where, 'case')}: {_tools_text(new)}"
+            )
+        unseen = [one for row in rows for one in row.off_record]
+        if unseen:
+            yield (
+                f"{variant} asked for {_counted(len(unseen), 'read')} that the record does not "
+                f"have: {_tools_text(unseen)}"
+            )
+        if waiting := sum(row.status == "input_required" for row in rows):
+            yield (
+                f"{variant} waits in {_counted(waiting, 'run')} for an answer or a signal that the "
+                "record does not have"
+            )
+        for scorer in self.scorers:
+            broken = [row.scores[scorer].reason for row in rows if _is_broken(row, scorer)]
+            if broken:
+                often = _counted(len(broken), "time")
+                yield f"the scorer {scorer} {broken[0]} ({often} for {variant})"
 
     def facts(self, variant: str) -> JsonObject:
         """Return the figures of a variant, for a condition such as ``effects.new > 0``."""
@@ -250,6 +264,11 @@ def _labels(rows: Iterable[Row], scorer: str) -> dict[str, int]:
         if score is not None and isinstance(score.value, str):
             found[score.value] = found.get(score.value, 0) + 1
     return found
+
+
+def _is_broken(row: Row, scorer: str) -> bool:
+    score = row.scores.get(scorer)
+    return score is not None and score.value is None and score.reason.startswith("raised ")
 
 
 def _score_text(found: Comparison) -> str:

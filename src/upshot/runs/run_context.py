@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from upshot.runs.replay.recording import Recording
     from upshot.runs.services.guardrails import Guardrails
     from upshot.runs.waits import Parking
+    from upshot.tools.execution.call_log import StandIn
 
 HOLD = Interrupt("hold")
 """Asks a child run to start nothing new, because its parent will be left to another session."""
@@ -162,6 +163,11 @@ class ParentLink(msgspec.Struct, frozen=True, eq=False):
 
 
 current_run: ContextVar[ParentLink | None] = ContextVar("upshot_run", default=None)
+
+
+stand_ins: ContextVar[Callable[..., StandIn] | None] = ContextVar("upshot_stand_ins", default=None)
+"""Makes what answers the tool calls of each run that starts here, in place of their bodies. Such
+runs call no observers and no committers either."""
 
 
 class ChildKeys:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import nullcontext
-from contextvars import ContextVar
 from functools import partial
 
 import msgspec
@@ -30,7 +29,7 @@ from upshot.runs.callbacks import call, method
 from upshot.runs.engine_api.exceptions import signal_of
 from upshot.runs.plan import Plan
 from upshot.runs.resumption import restore
-from upshot.runs.run_context import RunContext, body_of
+from upshot.runs.run_context import RunContext, body_of, stand_ins
 from upshot.runs.services.model_caller import call_model
 from upshot.runs.services.unknown_effects import judge_unknown
 from upshot.state.child_runs import CHAIN_OPTION, child_id
@@ -43,11 +42,6 @@ from upshot.tools.gates.standard_gates import EarlierTurnCalls
 from upshot.tools.provenance.call_judge import sayings_of
 from upshot.tools.provenance.saying import Saying
 from upshot.tools.toolbox import Toolbox
-
-stand_ins: ContextVar[Callable[[RunContext], StandIn] | None] = ContextVar(
-    "upshot_stand_ins", default=None
-)
-"""Makes what answers the tool calls of each run that starts here, in place of their bodies."""
 
 
 def toolbox_of(context: RunContext) -> Toolbox:

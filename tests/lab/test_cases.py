@@ -1,0 +1,267 @@
+"""What a case has of a run, and what an experiment makes of hard ones."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from upshot import (
+    Agent,
+    Misuse,
+    Request,
+    ScriptedModel,
+    ToolCall,
+    lab,
+    run,
+    run_with_handoffs,
+    tool,
+)
+from upshot.journal import MemoryJournal
+from upshot.lab import Case, Dataset
+
+MADE: list[str] = []
+
+
+@tool(effect="write", resources=["mail {to}"])
+async def mail(to: str) -> str:
+    """Mail."""
+    MADE.append(to)
+    return "sent"
+
+
+@tool(effect="write", approval=True)
+def delete(id: int) -> str:
+    """Delete."""
+    MADE.append(str(id))
+    return "deleted"
+
+
+def calls(*made: ToolCall) -> Any:
+    def reply(messages: Any) -> Any:
+        return "Done." if any(one.tool_call_id for one in messages) else list(made)
+
+    return ScriptedModel(reply)
+
+
+def mails(number: int, to: str = "ann") -> list[ToolCall]:
+    return [ToolCall(f"c{one}", "mail", {"to": to}) for one in range(number)]
+
+
+def desk(*made: ToolCall, **more: Any) -> Agent[Any]:
+    return Agent("desk", model=calls(*made), tools=[mail, delete], **more)
+
+
+async def recorded(agent: Agent[Any], **options: Any) -> Dataset:
+    journal = MemoryJournal()
+    await run(agent, Request("Go.", run_id="r"), journal=journal, **options)
+    return await Dataset.from_journal(journal)
+
+
+async def tried(dataset: Dataset, agent: Agent[Any], **options: Any) -> lab.Row:
+    before = list(MADE)
+    options = {"journal": "memory:", "scorers": [lab.same_effects()], **options}
+    report = await lab.run(dataset, agent, **options)
+    assert before == MADE
+    (row,) = report.of("today")
+    return row
+
+
+async def test_a_case_of_a_conversation_has_what_was_said_before() -> None:
+    journal, model = MemoryJournal(), ScriptedModel(lambda messages: f"#{len(messages)}")
+
+    def stock(info: Any, request: Any, board: Any) -> None:
+        from upshot import Message
+
+        board.append(Message("user", "In stock: tea."))
+
+    agent = Agent("desk", model=model, preparers=[stock])
+    for number in range(3):
+        request = Request(f"q{number}", run_id=f"r{number}")
+        await run(agent, request, journal=journal, conversation="c")
+    dataset = await Dataset.from_journal(journal)
+    last = next(case for case in dataset if case.id == "r2")
+    assert [one.text for one in last.history] == ["q0", "#2", "q1", "#4"]
+    await lab.run(Dataset("one", (last,)), agent, journal="memory:")
+    sent = [one.text for one in model.calls[-1].messages]
+    assert sent == ["q0", "#2", "q1", "#4", "q2", "In stock: tea."]
+
+
+async def test_a_case_of_a_handoff_has_the_whole_chain() -> None:
+    def once(messages: Any) -> Any:
+        is_sent = "sent" in messages[-1].text
+        return "Done." if is_sent else mails(1)
+
+    def make() -> Agent[Any]:
+        clerk = Agent("clerk", model=ScriptedModel(once), tools=[mail])
+        front = ScriptedModel(lambda messages: ToolCall("h", "transfer_to_clerk", {}))
+        return Agent("front", model=front, handoffs=[clerk])
+
+    journal = MemoryJournal()
+    await run_with_handoffs(make(), Request("Go.", run_id="r"), journal=journal)
+    dataset = await Dataset.from_journal(journal)
+    (case,) = dataset
+    assert (case.answer, case.status) == ("Done.", "completed")
+    assert "mail" in [one.tool for one in case.calls]
+    for replies in ("live", "recorded"):
+        row = await tried(dataset, make(), replies=replies)
+        assert (row.answer, row.new_effects) == ("Done.", ())
+        assert row.scores["same_effects"].value == 1
+
+
+async def test_replies_of_child_runs_are_replayed_too() -> None:
+    def make() -> Agent[Any]:
+        clerk = Agent("clerk", model=calls(*mails(1)), tools=[mail])
+        return Agent(
+            "boss", model=calls(ToolCall("b", "clerk", {"request": "Mail."})), tools=[clerk]
+        )
+
+    row = await tried(await recorded(make()), make(), replies="recorded")
+    assert (row.status, row.scores["same_effects"].value) == ("completed", 1)
+
+
+async def test_equal_writes_beyond_the_record_are_new_effects_even_side_by_side() -> None:
+    dataset = await recorded(desk(*mails(1)))
+    row = await tried(dataset, desk(*mails(3)))
+    assert len(row.new_effects) == 2 or row.scores["same_effects"].value == 1
+
+
+async def test_equal_writes_of_several_child_runs_are_counted_together() -> None:
+    def make(times: int) -> Agent[Any]:
+        clerk = Agent("clerk", model=calls(*mails(1)), tools=[mail])
+        asked = [ToolCall(f"b{one}", "clerk", {"request": f"Mail {one}."}) for one in range(times)]
+        return Agent("boss", model=calls(*asked), tools=[clerk])
+
+    dataset = await recorded(make(1))
+    row = await tried(dataset, make(3))
+    assert [one.tool for one in row.new_effects] == ["mail", "mail"]
+
+
+async def test_a_write_that_was_not_approved_is_a_new_effect() -> None:
+    dataset = await recorded(desk(*mails(1)))
+    row = await tried(dataset, desk(*mails(1), ToolCall("d", "delete", {"id": 7})))
+    assert [one.tool for one in row.new_effects] == ["delete"]
+
+
+async def test_approvals_are_given_in_their_order() -> None:
+    answers = iter([True, False])
+
+    def reply(messages: Any) -> Any:
+        done = sum(bool(one.tool_call_id) for one in messages)
+        return "Done." if done == 2 else ToolCall(f"d{done}", "delete", {"id": 1})
+
+    agent = Agent("desk", model=ScriptedModel(reply), tools=[delete])
+    dataset = await recorded(agent, approve=lambda asked: next(answers))
+    row = await tried(dataset, agent)
+    assert (row.new_effects, row.scores["same_effects"].value) == ((), 1)
+
+
+async def test_observers_and_committers_of_inner_agents_are_not_called() -> None:
+    seen: list[str] = []
+
+    class Watcher:
+        def on_run_end(self, info: Any, result: Any) -> None:
+            seen.append(info.agent_id)
+
+    def keep(info: Any, request: Any, result: Any) -> None:
+        seen.append("kept")
+
+    def make() -> Agent[Any]:
+        more: Any = {"observers": [Watcher()], "committers": [keep]}
+        clerk = Agent("clerk", model=calls(*mails(1)), tools=[mail], **more)
+        asked = ToolCall("b", "clerk", {"request": "Mail."})
+        return Agent("boss", model=calls(asked), tools=[clerk], **more)
+
+    dataset = await recorded(make())
+    assert sorted(seen) == ["boss", "clerk", "kept", "kept"]
+    seen.clear()
+    await tried(dataset, make())
+    assert seen == []
+
+
+async def test_an_experiment_that_was_stopped_is_finished_by_the_next(tmp_path: Path) -> None:
+    dataset, place = await recorded(desk(*mails(1))), tmp_path / "lab.db"
+    hang = asyncio.Event()
+
+    class Slow:
+        name = "home:slow"
+
+        async def call(self, request: Any) -> Any:
+            hang.set()
+            await asyncio.Event().wait()
+
+    work = asyncio.create_task(lab.run(dataset, desk().but(model=Slow()), name="x", journal=place))
+    await hang.wait()
+    work.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await work
+    row = await tried(dataset, desk(*mails(1)), name="x", journal=place)
+    assert (row.status, row.scores["same_effects"].value) == ("completed", 1)
+
+
+async def test_a_scorer_that_raises_is_named_and_ends_nothing() -> None:
+    def broken(case: Any, result: Any) -> Any:
+        raise ValueError("no such field")
+
+    dataset = await recorded(desk(*mails(1)))
+    report = await lab.run(dataset, desk(*mails(1)), scorers=[broken], journal="memory:")
+    assert "the scorer broken raised ValueError: no such field (1 time for today)" in (
+        report.sentences()
+    )
+
+
+async def test_a_judge_uses_its_own_tools() -> None:
+    @tool(effect="read")
+    def rules() -> str:
+        """Read the rules."""
+        return "be kind"
+
+    judge = Agent("kind", model=calls(ToolCall("r", "rules")), tools=[rules])
+    seen: list[str] = []
+
+    def reply(messages: Any) -> Any:
+        done = [one for one in messages if one.tool_call_id]
+        if not done:
+            return ToolCall("r", "rules")
+        seen.append(done[0].text)
+        return "1"
+
+    judge = judge.but(model=ScriptedModel(reply))
+    dataset = await recorded(desk(*mails(1)))
+    report = await lab.run(dataset, desk(*mails(1)), scorers=[judge], journal="memory:")
+    assert seen == ["be kind"]
+    assert report.of("today")[0].scores["kind"].value == 1
+
+
+@pytest.mark.parametrize("text", ["a\u2028b", "a\u2029b", "a\x85b", "a\nb"], ids=ascii)
+def test_any_text_survives_the_file(tmp_path: Path, text: str) -> None:
+    dataset = Dataset("d", (Case(id="1", request=Request(text)),))
+    dataset.write(tmp_path / "d.jsonl")
+    assert Dataset.read(tmp_path / "d.jsonl") == dataset
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"replies": "record"}, "replies is 'live' or 'recorded'"),
+        ({"tools": "live-reads"}, "tools is 'recorded' or 'live reads'"),
+        ({"approvals": "aprove"}, "approvals is 'deny' or 'approve'"),
+        ({"unseen": "stopp"}, "unseen is 'deny' or 'stop'"),
+        ({"budget_usd": "five"}, "budget_usd is an amount of US dollars"),
+        ({"scorers": lab.completed()}, "scorers are a list"),
+        ({"scorers": [lab.completed(), lab.completed()]}, "two scorers are called 'completed'"),
+    ],
+    ids=lambda one: str(next(iter(one))) if isinstance(one, dict) else "",
+)
+async def test_a_wrong_option_is_refused_before_a_model_is_asked(options: Any, said: str) -> None:
+    dataset = Dataset("d", (Case(id="1", request=Request("q")),))
+    with pytest.raises(Misuse, match=said):
+        await lab.run(dataset, desk(), journal="memory:", **options)
+
+
+@pytest.mark.parametrize("options", [{"sample": -1}, {"limit": -1}, {"sample": 0}], ids=str)
+async def test_a_wrong_number_of_cases_is_refused(options: Any) -> None:
+    with pytest.raises(Misuse, match="is a whole number from 1"):
+        await Dataset.from_journal(MemoryJournal(), **options)
