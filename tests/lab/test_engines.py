@@ -54,7 +54,11 @@ async def mail(text: str) -> str:
 
 def replies(messages: Any) -> Any:
     done = sum(bool(one.tool_call_id) for one in messages)
-    calls: list[tuple[str, Any]] = [("look", {"order": 7}), ("refund", {"order": 7}), ("mail", {"text": "Done"})]
+    calls: list[tuple[str, Any]] = [
+        ("look", {"order": 7}),
+        ("refund", {"order": 7}),
+        ("mail", {"text": "Done"}),
+    ]
     return "Done." if done >= len(calls) else ToolCall(f"c{done}", calls[done][0], calls[done][1])
 
 
