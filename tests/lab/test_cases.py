@@ -8,11 +8,14 @@ from typing import Any
 
 import pytest
 
+from tests.runs.kit import Ordered
 from upshot import (
     Agent,
     Misuse,
+    QuestionAnswered,
     Request,
     ScriptedModel,
+    ScriptEngine,
     ToolCall,
     lab,
     run,
@@ -145,17 +148,53 @@ async def test_a_write_that_was_not_approved_is_a_new_effect() -> None:
     assert [one.tool for one in row.new_effects] == ["delete"]
 
 
-async def test_approvals_are_given_in_their_order() -> None:
+async def test_approvals_are_given_in_their_order_after_any_cut() -> None:
     answers = iter([True, False])
 
     def reply(messages: Any) -> Any:
         done = sum(bool(one.tool_call_id) for one in messages)
         return "Done." if done == 2 else ToolCall(f"d{done}", "delete", {"id": 1})
 
+    def approve(asked: Any) -> bool:
+        return next(answers)
+
     agent = Agent("desk", model=ScriptedModel(reply), tools=[delete])
-    dataset = await recorded(agent, approve=lambda asked: next(answers))
-    row = await tried(dataset, agent)
+    dataset, whole = await recorded(agent, approve=approve), Ordered()
+    row = await tried(dataset, agent, journal=whole)
     assert (row.new_effects, row.scores["same_effects"].value) == ((), 1)
+    for length in range(1, len(whole.order)):
+        again = await tried(dataset, agent, journal=whole.cut(length))
+        assert (again.new_effects, again.scores) == (row.new_effects, row.scores), length
+
+
+async def test_questions_get_their_answers_in_order_after_any_cut() -> None:
+    async def work(run: Any, host: Any, board: Any) -> Any:
+        return [await host.ask_user(f"Question {number}?") for number in range(3)]
+
+    class Host:
+        def __init__(self) -> None:
+            self.answers = iter(["a", "b", "c"])
+
+        def ask_user(self, question: str) -> str:
+            return next(self.answers)
+
+    agent = Agent[Any]("asker", engine=ScriptEngine(work))
+    dataset, whole = await recorded(agent, host=Host()), Ordered()
+    await lab.run(dataset, agent, name="x", journal=whole)
+    for length in range(1, len(whole.order) + 1):
+        journal = whole.cut(length)
+        report = await lab.run(dataset, agent, name="x", journal=journal)
+        (row,) = report.of("today")
+        assert row.status == "completed", length
+        states = [one async for one in journal.events(row.run_id)]
+        given = [one.value for one in states if isinstance(one, QuestionAnswered)]
+        assert given == ["a", "b", "c"], length
+
+
+async def test_one_mistake_is_one_error() -> None:
+    dataset = await recorded(desk(*mails(1)))
+    with pytest.raises(Misuse, match="model"):
+        await lab.run(dataset, Agent("nobody", tools=[mail]), journal="memory:")
 
 
 async def test_observers_and_committers_of_inner_agents_are_not_called() -> None:

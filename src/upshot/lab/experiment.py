@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -35,7 +36,7 @@ from upshot.errors import Misuse
 from upshot.journal.lease_holder import RunHeld
 from upshot.journal.opening import open_journal
 from upshot.lab.dataset import Case, Dataset, RecordedCall, call_key
-from upshot.lab.recorded_tools import RecordedTools, Source, Unseen, is_missed
+from upshot.lab.recorded_tools import RecordedTools, Source, Unseen, is_missed, key_of
 from upshot.lab.report import LabCall, Report, Row
 from upshot.lab.scorers import Score, Scorer, ScorerFunction, Trial, scorer_of
 from upshot.models.scripted import ScriptedModel
@@ -158,8 +159,12 @@ class _Experiment:
                 progress(done, len(jobs), row)
             return row
 
-        async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(work(*job)) for job in jobs]
+        try:
+            async with asyncio.TaskGroup() as group:
+                tasks = [group.create_task(work(*job)) for job in jobs]
+        except ExceptionGroup as failed:
+            # The caller made one mistake, such as an agent without a model, for all runs.
+            raise failed.exceptions[0] from failed
         rows += [task.result() for task in tasks]
         over = sum(row.error == "budget_exceeded" for row in rows if row.variant != RECORD)
         return Report(
@@ -235,9 +240,9 @@ class _Experiment:
 
     async def _resume(self, case: Case, agent: Agent[Any], run_id: str) -> AgentResult[Any]:
         runs = await chain_from(run_id, self.journal)
-        made = [record for one in runs async for record in _records_of(one, self.journal)]
+        states = [state for one in runs async for state in _states_of(one, self.journal)]
         try:
-            return await api.resume(runs[-1], agent, **self._options(case, agent, made))
+            return await api.resume(runs[-1], agent, **self._options(case, agent, states))
         except RunHeld as error:
             raise Misuse(
                 f"the experiment {self.name} is being run by another process: wait for its end, "
@@ -253,15 +258,17 @@ class _Experiment:
             return await api.run_with_handoffs([agent], request, **options)
         return await api.run(agent, request, **options)
 
-    def _options(self, case: Case, agent: Agent[Any], made: Iterable[ToolRecord]) -> dict[str, Any]:
+    def _options(self, case: Case, agent: Agent[Any], states: Sequence[RunState]) -> dict[str, Any]:
+        """Return the options of a run; *states* are those of its earlier sessions, if any."""
+        made = [record for state in states for record in state.records]
         answering = RecordedTools(case, self.source, self.unseen)
         answering.add_made(made)
         # Only for this task, and for everything that it starts.
         stand_ins.set(answering.of_run)
         options: dict[str, Any] = {
             "journal": self.journal,
-            "host": _RecordedHost(case),
-            "approve": _RecordedApprovals(case, self.approvals),
+            "host": _RecordedHost(case, sum(len(one.answers_given) for one in states)),
+            "approve": _RecordedApprovals(case, self.approvals, states),
             "clock": _RecordedClock(case.started_at),
             **self.options,
         }
@@ -273,7 +280,8 @@ class _Experiment:
         records = [
             record
             for one in await chain_from(run_id, self.journal)
-            async for record in _records_of(one, self.journal)
+            async for state in _states_of(one, self.journal)
+            for record in state.records
         ]
         missed = [_call_of(one) for one in records if is_missed(one, case)]
         total = None if result.cost is None else result.cost.total
@@ -288,14 +296,14 @@ class _Experiment:
         )
 
 
-async def _records_of(run_id: str, journal: Journal) -> AsyncIterator[ToolRecord]:
+async def _states_of(run_id: str, journal: Journal) -> AsyncIterator[RunState]:
+    """Yield the state of a run, and those of its child runs."""
     past = RunState()
     await fold_new_events(past, run_id, journal)
-    for record in past.records:
-        yield record
+    yield past
     for child in past.children:
-        async for record in _records_of(child, journal):
-            yield record
+        async for inner in _states_of(child, journal):
+            yield inner
 
 
 def _call_of(record: ToolRecord) -> RecordedCall:
@@ -313,10 +321,15 @@ def _lab_call(call: RecordedCall) -> LabCall:
 
 
 class _RecordedHost:
-    """Answers questions as the user did, in order."""
+    """Answers questions as the user did, in order.
 
-    def __init__(self, case: Case) -> None:
-        self._answers = [*case.answers.values()]
+    Args:
+        case: The case.
+        given: How many answers earlier sessions got.
+    """
+
+    def __init__(self, case: Case, given: int) -> None:
+        self._answers = [*case.answers.values()][given:]
 
     def ask_user(self, question: str) -> Json:
         if not self._answers:
@@ -325,16 +338,29 @@ class _RecordedHost:
 
 
 class _RecordedApprovals:
-    """Approves what was approved, in order; the last answer counts for further equal calls."""
+    """Approves what was approved, in order; the last answer counts for further equal calls.
 
-    def __init__(self, case: Case, otherwise: Approvals) -> None:
-        self._known = {key: [*answers] for key, answers in case.approvals.items()}
+    Args:
+        case: The case.
+        otherwise: For calls that the record has no answer for.
+        states: What earlier sessions did; their calls are not asked about again.
+    """
+
+    def __init__(self, case: Case, otherwise: Approvals, states: Sequence[RunState]) -> None:
+        self._known = case.approvals
         self._otherwise = otherwise
+        self._given = Counter[str]()
+        for state in states:
+            self._given.update(key_of(one) for one in state.records if one.approval is not None)
+            # A call that has started was approved, if that was needed.
+            started = state.unsettled.values()
+            self._given.update(call_key(one.call.name, one.arguments) for one in started)
 
     def __call__(self, request: ApprovalRequest) -> bool:
-        known = self._known.get(call_key(request.tool_name, dict(request.arguments)))
-        if known:
-            return known.pop(0) if len(known) > 1 else known[0]
+        key = call_key(request.tool_name, dict(request.arguments))
+        if known := self._known.get(key):
+            self._given[key] += 1
+            return known[min(self._given[key], len(known)) - 1]
         if callable(self._otherwise):
             return self._otherwise(request)
         return self._otherwise == "approve"
