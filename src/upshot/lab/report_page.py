@@ -9,7 +9,7 @@ from upshot.contract.base.words import count, visible
 from upshot.lab.report import LabCall, Report, Row
 
 _STYLE = """
-:root { color-scheme: light dark; --line: #8884; --dim: #777; }
+:root { color-scheme: light dark; background: Canvas; color: CanvasText; --line: #8884; --dim: light-dark(#595959, #a8a8a8); }
 body { font: 16px/1.5 system-ui, sans-serif; max-width: 72rem; margin: 2rem auto; padding: 0 1rem; }
 table { border-collapse: collapse; width: 100%; }
 th, td { text-align: left; padding: .3rem .6rem; border-bottom: 1px solid var(--line); }
@@ -39,7 +39,7 @@ def _parts(report: Report) -> Iterator[str]:
         yield "<ul>" + "".join(f"<li>{_text(one)}</li>" for one in sentences) + "</ul>"
     head, *rows = report.lines()
     yield (
-        '<div class="scroll"><table class="figures"><thead>'
+        '<div class="scroll" tabindex="0"><table class="figures"><thead>'
         + _cells(head, "th")
         + "</thead><tbody>"
     )
@@ -57,7 +57,7 @@ def _parts(report: Report) -> Iterator[str]:
 def _case(case: str, rows: list[Row]) -> Iterator[str]:
     states = ", ".join(map(_state, rows))
     yield f'<details><summary>{_text(case)} <span class="dim">{_text(states)}</span></summary>'
-    yield '<div class="scroll"><table class="answers"><tbody>'
+    yield '<div class="scroll" tabindex="0"><table class="answers"><tbody>'
     for row in rows:
         scores = "; ".join(
             f"{name} {'none' if one.value is None else one.value}"

@@ -157,7 +157,7 @@ class AwsCredentials(CloudCredentials):
         else:
             region = getattr(given, "region_name", None)
         if isinstance(region, str):
-            self.found = {"region": region}
+            self.found: dict[str, str] = {"region": region}
         return given.get_credentials()
 
     def sign(
@@ -206,7 +206,7 @@ class GoogleCredentials(CloudCredentials):
         if loaded is None:
             loaded, project = import_module("google.auth").default(scopes=[_GOOGLE_SCOPE])
         if isinstance(project, str):
-            self.found = {"project": project}
+            self.found: dict[str, str] = {"project": project}
         return loaded
 
     def sign(

@@ -365,7 +365,7 @@ class Connection:
         self._server = server
         self.requests = requests
         self.secrets: Secrets = server.secrets
-        self.sign_in = SignInState()
+        self.sign_in: SignInState = SignInState()
         if isinstance(auth, OAuth):
             from upshot.tools.mcp.oauth_flow import make_auth
 

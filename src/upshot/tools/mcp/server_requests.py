@@ -64,7 +64,7 @@ _MOST_ASKED = 5
 # The words of the protocol for why a model stopped.
 _STOPS = {"length": "maxTokens", "stop": "endTurn"}
 
-input_requests = TypeAdapter[dict[str, InputRequest]](dict[str, InputRequest])
+input_requests: TypeAdapter[dict[str, InputRequest]] = TypeAdapter(dict[str, InputRequest])
 
 
 class CannotAnswer(Exception):

@@ -1,0 +1,97 @@
+"""The page of a lab report: readable on a phone and in the dark, and harmless whatever it shows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.async_api import expect
+
+from tests.browser_real.conftest import LAPTOP, PHONE, take_picture
+from upshot import Agent, Request, ScriptedModel, ToolCall, lab, run, tool
+from upshot.journal import MemoryJournal
+from upshot.lab.report_page import report_page
+
+HOSTILE = "<img src=x onerror=\"document.title='taken'\"><script>document.title='taken'</script>"
+CASES = 24
+
+
+@tool(effect="read")
+def find_order(id: int) -> dict[str, int]:
+    """Find an order."""
+    return {"id": id, "paid": 10 * id}
+
+
+@tool(effect="write")
+def refund(id: int, cents: int) -> str:
+    """Refund an order."""
+    return f"refunded {cents}"
+
+
+def careful(messages: Any) -> Any:
+    id = int(messages[0].text.rpartition(" ")[2])
+    done = [one for one in messages if one.tool_call_id]
+    if not done:
+        return ToolCall("f", "find_order", {"id": id})
+    if len(done) == 1:
+        return ToolCall("r", "refund", {"id": id, "cents": 10 * id})
+    return "Your refund is on its way."
+
+
+def rushed(messages: Any) -> Any:
+    id = int(messages[0].text.rpartition(" ")[2])
+    done = any(one.tool_call_id for one in messages)
+    return HOSTILE if done else ToolCall("r", "refund", {"id": id, "cents": 100})
+
+
+def desk(reply: Any) -> Agent[Any]:
+    return Agent("support", model=ScriptedModel(reply), tools=[find_order, refund])
+
+
+@pytest.fixture
+async def url(tmp_path: Path) -> str:
+    """The address of the page of a report."""
+    journal = MemoryJournal()
+    for number in range(1, CASES + 1):
+        request = Request(f"Refund order {number}", run_id=f"ticket-{number:02}")
+        await run(desk(careful), request, journal=journal)
+    report = await lab.run(
+        await lab.Dataset.from_journal(journal, name="refunds of last week"),
+        {"today": desk(careful), "rushed": desk(rushed)},
+        scorers=[lab.completed(), lab.same_effects(), lab.trajectory(), lab.steps()],
+        name="A shorter prompt",
+        journal="memory:",
+    )
+    file = tmp_path / "report.html"
+    file.write_text(report_page(report), "utf-8")
+    return file.as_uri()
+
+
+async def test_the_page_says_what_changed_and_shows_each_case(page_of: Any, url: str) -> None:
+    page = await page_of(url, viewport=LAPTOP)
+    await expect(page.locator("h1")).to_have_text("A shorter prompt")
+    await expect(page.locator("li").first).to_contain_text("rushed would have made 23 writes")
+    assert await page.locator("details").count() == CASES
+    await take_picture(page, "lab")
+    first = page.locator("details").first
+    await first.locator("summary").focus()
+    await page.keyboard.press("Enter")
+    await expect(first.locator("table")).to_be_visible()
+    await expect(first).to_contain_text("<script>")
+    assert await page.title() == "A shorter prompt"
+    assert page.faults == []
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("size", ["laptop", "phone"])
+async def test_axe_finds_nothing_and_nothing_is_too_wide(
+    page_of: Any, url: str, axe: str, scheme: str, size: str
+) -> None:
+    viewport = {"laptop": LAPTOP, "phone": PHONE}[size]
+    page = await page_of(url, viewport=viewport, color_scheme=scheme)
+    await page.locator("summary").first.click()
+    await page.evaluate(axe)
+    found = (await page.evaluate("axe.run()"))["violations"]
+    assert [(one["id"], one["nodes"][0]["html"][:200]) for one in found] == []
+    assert await page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
