@@ -39,6 +39,7 @@ REFERENCE = {
             "contract.agent",
             "contract.conversation",
             "contract.model_calls.Request",
+            "contract.prompt",
             "contract.settings",
         ),
         about="What you hand to a run: agents, requests, limits, settings.",
@@ -75,7 +76,7 @@ REFERENCE = {
     ),
     "tools": Topic(
         "Tools",
-        ("contract.provenance", "contract.tool_context", "tools."),
+        ("contract.provenance", "contract.tool_context", "runs.services.memory", "tools."),
         about="Declare tools, and the gates before them.",
     ),
     "models": Topic(
@@ -94,6 +95,7 @@ REFERENCE = {
     "upshot.guard": Topic("upshot.guard", (), "upshot.guard"),
     "upshot.serve": Topic("upshot.serve", (), "upshot.serve"),
     "upshot.fleet": Topic("upshot.fleet", (), "upshot.fleet"),
+    "upshot.lab": Topic("upshot.lab", (), "upshot.lab"),
     "upshot.telemetry": Topic("upshot.telemetry", (), "upshot.telemetry"),
     "upshot.testing": Topic("upshot.testing", (), "upshot.testing"),
     "upshot.sim": Topic("upshot.sim", (), "upshot.sim"),

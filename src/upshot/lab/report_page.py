@@ -9,7 +9,8 @@ from upshot.contract.base.words import count, visible
 from upshot.lab.report import LabCall, Report, Row
 
 _STYLE = """
-:root { color-scheme: light dark; background: Canvas; color: CanvasText; --line: #8884; --dim: light-dark(#595959, #a8a8a8); }
+:root { color-scheme: light dark; background: Canvas; color: CanvasText; }
+:root { --line: #8884; --dim: light-dark(#595959, #a8a8a8); }
 body { font: 16px/1.5 system-ui, sans-serif; max-width: 72rem; margin: 2rem auto; padding: 0 1rem; }
 table { border-collapse: collapse; width: 100%; }
 th, td { text-align: left; padding: .3rem .6rem; border-bottom: 1px solid var(--line); }
