@@ -40,8 +40,9 @@ Unseen: TypeAlias = Literal["deny", "stop"] | Callable[[str, JsonObject, Case], 
 """What a read gets that was not recorded: a denial, with "stop" also the end of the run, or what a
 function of the tool's name, the arguments and the case returns, sync or async."""
 
-LAB_GATE, APPROVAL_GATE = "lab", "approval"
+LAB_GATE = "lab"
 """The gate in the records of calls that the record does not have."""
+_APPROVAL_GATE = "approval"
 
 _NOT_MADE = (
     "this is a trial run, in which nothing is changed; continue as if the change had been made"
@@ -125,7 +126,7 @@ def is_missed(record: ToolRecord, case: Case) -> bool:
     """
     if not isinstance(record.outcome, ToolDenied):
         return False
-    if record.gate == APPROVAL_GATE:
+    if record.gate == _APPROVAL_GATE:
         return False not in case.approvals.get(key_of(record), ())
     return record.gate == LAB_GATE
 
