@@ -14,6 +14,7 @@ from upshot import (
     Budget,
     Misuse,
     ModelResponse,
+    Policy,
     Request,
     ScriptedModel,
     ToolCall,
@@ -107,6 +108,23 @@ async def test_a_variant_that_pays_otherwise_is_found_and_pays_nobody(dataset: D
     said = report.sentences()
     assert "hasty would have made 12 writes that the record does not have, in 12 cases" in said[0]
     assert said[1].startswith("hasty scores 0.923 lower on same_effects than today (95 %: -1")
+
+
+async def test_the_recorded_policy_holds_and_another_one_can_be_tried() -> None:
+    journal = MemoryJournal()
+    for number in range(3):
+        request = Request(f"Refund order {number + 1}", run_id=f"r{number}")
+        await run(desk(careful), request, journal=journal, policy=Policy(deny=("refund",)))
+    dataset = await Dataset.from_journal(journal)
+    assert all(case.policy == Policy(deny=("refund",)) for case in dataset)
+    variants = {
+        "today": desk(careful),
+        "open": lab.Variant(desk(careful), policy=Policy(taint="off")),
+        "shut": lab.Variant(desk(careful), policy=Policy(deny=("find_order",))),
+    }
+    report = await lab.run(dataset, variants, scorers=[lab.trajectory()], journal="memory:")
+    assert [sum(len(row.new_effects) for row in report.of(one)) for one in variants] == [0, 3, 3]
+    assert report.compare("shut", "trajectory").losses == 3
 
 
 async def test_a_renamed_tool_is_off_the_record(dataset: Dataset) -> None:

@@ -17,12 +17,15 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, Unpack, cast
 
+from msgspec import convert
+
 from upshot.contract.base.enums import Effect
 from upshot.contract.base.structs import Json, JsonObject, Moment, Value
 from upshot.contract.codec import decode, decoder_of, encode
 from upshot.contract.message import MAIN_CHANNEL, Message
 from upshot.contract.model_calls import ModelReplied, ModelResponse, Request
 from upshot.contract.protocols import ArtifactStore, Journal, RunFilters
+from upshot.contract.settings import Policy
 from upshot.contract.tool_calls import (
     ToolArtifactReference,
     ToolDenied,
@@ -34,6 +37,7 @@ from upshot.entry.resume import fold_new_events
 from upshot.entry.run_handle import chain_from
 from upshot.errors import Misuse
 from upshot.journal.shared import shared_journal
+from upshot.runs.plan import POLICY_OPTION
 from upshot.state.run_state import RunState
 from upshot.state.stored_events import result_of, seeds_of, states
 
@@ -74,6 +78,7 @@ class Case(Value, frozen=True, kw_only=True):
         agent: The agent that it was asked of, "" if it does not matter.
         history: The messages before the request.
         attributes: The attributes of the run, such as its user.
+        policy: The rules on tools that the run had, None for none.
         run_id: The run that it comes from, "" for a case made by hand.
         started_at: When that run started; the tools of an experiment see this day.
         replies: The replies of the models of the run and its child runs, in the order of their
@@ -96,6 +101,7 @@ class Case(Value, frozen=True, kw_only=True):
     agent: str = ""
     history: tuple[Message, ...] = ()
     attributes: JsonObject = {}
+    policy: Policy | None = None
     run_id: str = ""
     started_at: Moment | None = None
     replies: tuple[ModelResponse, ...] = ()
@@ -248,6 +254,7 @@ async def case_of(run_id: str, journal: Journal) -> Case | None:
         agent=started.agent.id,
         history=_history_of(past),
         attributes=dict(started.attributes),
+        policy=convert(past.options.get(POLICY_OPTION), Policy | None),
         started_at=started.time,
         replies=tuple(response for _, response in sorted(replied, key=_by_time)),
         calls=tuple([one for state in runs async for one in _calls_of(state, journal)]),

@@ -26,7 +26,7 @@ from upshot.contract.base.words import count
 from upshot.contract.codec import encode
 from upshot.contract.protocols import Clock, Journal
 from upshot.contract.result import AgentResult
-from upshot.contract.settings import Quota
+from upshot.contract.settings import Policy, Quota
 from upshot.contract.tool_calls import ToolDenied, ToolRecord
 from upshot.entry import api
 from upshot.entry.resume import fold_new_events
@@ -50,13 +50,27 @@ Approvals: TypeAlias = Literal["deny", "approve"] | Callable[[ApprovalRequest], 
 Progress: TypeAlias = Callable[[int, int, Row], None]
 """Called with how many runs are done, how many there are, and the last one."""
 
+
+@dataclass(frozen=True)
+class Variant:
+    """An agent to try, with other rules on tools than the recorded runs had.
+
+    Attributes:
+        agent: The agent.
+        policy: The rules; None keeps those of each case.
+    """
+
+    agent: Agent[Any]
+    policy: Policy | None = None
+
+
 RECORD = "record"
 """The variant of what really happened."""
 
 
 async def run(
     dataset: Dataset,
-    variants: Mapping[str, Agent[Any]] | Agent[Any],
+    variants: Mapping[str, Agent[Any] | Variant] | Agent[Any],
     *,
     scorers: Iterable[Scorer | ScorerFunction | Agent[Any]] = (),
     repeat: int = 1,
@@ -79,7 +93,8 @@ async def run(
 
     Args:
         dataset: The cases.
-        variants: Agents by name; the first is the baseline. An agent alone is called "today".
+        variants: Agents by name; the first is the baseline. An agent alone is called "today". A
+            ``Variant`` is an agent with a policy to try.
         scorers: How results are judged; see ``scorers``.
         repeat: How often each case is run.
         name: The name of the experiment; "" makes one from the cases, the agents as far as they are
@@ -130,7 +145,7 @@ async def run(
 @dataclass
 class _Experiment:
     dataset: Dataset
-    variants: Mapping[str, Agent[Any]]
+    variants: Mapping[str, Variant]
     scorers: Sequence[Scorer]
     name: str
     journal: Journal
@@ -226,31 +241,32 @@ class _Experiment:
         A run that was stopped, or failed for a reason that may pass, is made again under another
         id.
         """
-        attempt, agent = 1, self.variants[variant]
+        attempt, tried = 1, self.variants[variant]
         while True:
             run_id = _id_of(self.name, variant, case.id, number, attempt)
             if not await has_log(run_id, self.journal):
-                return run_id, await self._start(case, agent, run_id)
+                return run_id, await self._start(case, tried, run_id)
             ended = await RunHandle(run_id, self.journal).result(0)
             if ended is None:
-                return run_id, await self._resume(case, agent, run_id)
+                return run_id, await self._resume(case, tried, run_id)
             if _is_final(ended):
                 return run_id, ended
             attempt += 1
 
-    async def _resume(self, case: Case, agent: Agent[Any], run_id: str) -> AgentResult[Any]:
+    async def _resume(self, case: Case, tried: Variant, run_id: str) -> AgentResult[Any]:
         runs = await chain_from(run_id, self.journal)
         states = [state for one in runs async for state in _states_of(one, self.journal)]
         try:
-            return await api.resume(runs[-1], agent, **self._options(case, agent, states))
+            return await api.resume(runs[-1], tried.agent, **self._options(case, tried, states))
         except RunHeld as error:
             raise Misuse(
                 f"the experiment {self.name} is being run by another process: wait for its end, "
                 "or give another journal"
             ) from error
 
-    async def _start(self, case: Case, agent: Agent[Any], run_id: str) -> AgentResult[Any]:
-        options, request = self._options(case, agent, ()), _request_of(case, run_id)
+    async def _start(self, case: Case, tried: Variant, run_id: str) -> AgentResult[Any]:
+        options, request = self._options(case, tried, ()), _request_of(case, run_id)
+        agent = tried.agent
         if case.history:
             options["history"] = case.history
         options["attributes"] = dict(case.attributes)
@@ -258,7 +274,7 @@ class _Experiment:
             return await api.run_with_handoffs([agent], request, **options)
         return await api.run(agent, request, **options)
 
-    def _options(self, case: Case, agent: Agent[Any], states: Sequence[RunState]) -> dict[str, Any]:
+    def _options(self, case: Case, tried: Variant, states: Sequence[RunState]) -> dict[str, Any]:
         """Return the options of a run; *states* are those of its earlier sessions, if any."""
         made = [record for state in states for record in state.records]
         answering = RecordedTools(case, self.source, self.unseen)
@@ -270,10 +286,11 @@ class _Experiment:
             "host": _RecordedHost(case, sum(len(one.answers_given) for one in states)),
             "approve": _RecordedApprovals(case, self.approvals, states),
             "clock": _RecordedClock(case.started_at),
+            "policy": tried.policy or case.policy,
             **self.options,
         }
         if self.is_recorded:
-            options["model"] = ScriptedModel(case.replies, name=_model_name(agent))
+            options["model"] = ScriptedModel(case.replies, name=_model_name(tried.agent))
         return options
 
     async def _trial(self, case: Case, run_id: str, result: AgentResult[Any]) -> Trial:
@@ -403,7 +420,7 @@ _CHOICES: dict[str, tuple[str, ...]] = {
 
 def _check(
     dataset: object, variants: object, chosen: Mapping[str, object], **numbers: object
-) -> dict[str, Agent[Any]]:
+) -> dict[str, Variant]:
     """Check the arguments of ``run``; returns the variants by name."""
     if not isinstance(dataset, Dataset):
         raise Misuse(f"lab.run takes a Dataset, got {format_value(dataset)}")
@@ -423,19 +440,24 @@ def _check(
     return _check_variants(variants)
 
 
-def _check_variants(variants: object) -> dict[str, Agent[Any]]:
+def _check_variants(variants: object) -> dict[str, Variant]:
     if isinstance(variants, Agent):
-        return {"today": cast("Agent[Any]", variants)}
+        return {"today": Variant(cast("Agent[Any]", variants))}
     if not isinstance(variants, Mapping) or not variants:
         got = format_value(cast("object", variants))
         raise Misuse(f'variants are agents by name, such as {{"today": agent}}, got {got}')
-    named = cast("Mapping[str, Agent[Any]]", variants)
-    for name, agent in named.items():
-        if not isinstance(agent, Agent):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers may be untyped
-            raise Misuse(f"the variant {name!r} is {format_value(agent)}: give an Agent")
+    named: dict[str, Variant] = {}
+    for name, given in cast("Mapping[str, object]", variants).items():
+        tried = given if isinstance(given, Variant) else Variant(cast("Agent[Any]", given))
+        if not isinstance(tried.agent, Agent):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers may be untyped
+            raise Misuse(f"the variant {name!r} is {format_value(given)}: give an Agent")
+        if not isinstance(tried.policy, Policy | None):  # pyright: ignore[reportUnnecessaryIsInstance]  # as above
+            got = format_value(cast("object", tried.policy))
+            raise Misuse(f"the policy of {name!r} is {got}: give a Policy")
         if name == RECORD:
             raise Misuse(f"a variant cannot be called {RECORD!r}: that is what really happened")
-    return dict(named)
+        named[name] = tried
+    return named
 
 
 def check_scorers(scorers: object) -> list[Scorer]:
@@ -488,10 +510,14 @@ def _model_name(agent: Agent[Any]) -> str:
     return name or "scripted:record"
 
 
-def _name_of(dataset: Dataset, variants: Mapping[str, Agent[Any]], how: Sequence[object]) -> str:
+def _name_of(dataset: Dataset, variants: Mapping[str, Variant], how: Sequence[object]) -> str:
     """Return a name that changes with the cases, the agents, and how they are tried."""
     chosen = [one if isinstance(one, str) else getattr(one, "__name__", "") for one in how]
-    specs = [dataset.digest, *(f"{name} {encode(one.spec())!r}" for name, one in variants.items())]
+    specs = [
+        dataset.digest,
+        *(f"{name} {encode(one.agent.spec())!r}" for name, one in variants.items()),
+        *(f"{name} {encode(one.policy)!r}" for name, one in variants.items() if one.policy),
+    ]
     specs += chosen
     return f"{dataset.name}-{hashlib.sha256(chr(10).join(specs).encode()).hexdigest()[:8]}"
 
