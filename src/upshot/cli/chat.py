@@ -9,7 +9,8 @@ from secrets import token_hex
 from typing import Any
 
 from upshot.cli.approve import Given, answer_run, is_attended, stoppable
-from upshot.cli.loading import Asked, load_launch, new_launch, open_model
+from upshot.cli.launching import open_launch
+from upshot.cli.loading import Asked, load_launch, new_launch
 from upshot.cli.lookup import MEMORY, new_journal
 from upshot.cli.report import Shown
 from upshot.cli.running import show_live
@@ -25,10 +26,10 @@ async def chat_with_agent(
 ) -> int:
     """Run each line as a turn of one conversation; return the exit code of the last turn."""
     id, code = conversation or f"talk-{token_hex(4)}", 0
-    agent, options = load_launch(launch := new_launch(asked))
+    loaded = load_launch(launch := new_launch(asked))
     async with AsyncExitStack() as stack:
-        opened = open_model(launch.model, agent, base_url=launch.base_url)
-        options["model"] = await stack.enter_async_context(opened)
+        opening = open_launch(launch, loaded, terminal)
+        agent, options = await stack.enter_async_context(opening)
         log = await stack.enter_async_context(open_journal(new_journal(journal)))
         talk = await log.conversation(id)
         turns = count(talk.revision, "turn")

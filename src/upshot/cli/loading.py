@@ -293,6 +293,7 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     model: str = ""
     base_url: str = ""
     tools: tuple[str, ...] = ()
+    mcp: str = ""
     dependencies: str = ""
     folder: str = ""
     write_grace_s: float | None = None
@@ -393,6 +394,7 @@ class Asked:
     model: str = ""
     base_url: str = ""
     tools: Sequence[str] = ()
+    mcp: str = ""
     dependencies: str = ""
     write_grace_s: float | None = None
 
@@ -432,6 +434,8 @@ class Launching:
             changes["base_url"] = asked.base_url
         if asked.tools:
             changes["tools"] = _absolute_paths(asked.tools)
+        if asked.mcp:
+            changes["mcp"] = str(Path(asked.mcp).absolute())
         if asked.dependencies:
             changes["dependencies"] = absolute_value(asked.dependencies)
         if asked.write_grace_s is not None:
@@ -467,6 +471,7 @@ def new_launch(asked: Asked) -> Launch:
         model=absolute_model(asked.model),
         base_url=asked.base_url,
         tools=_absolute_paths(asked.tools),
+        mcp=asked.mcp and str(Path(asked.mcp).absolute()),
         dependencies=asked.dependencies and absolute_value(asked.dependencies),
         folder=str(Path.cwd()),
         write_grace_s=asked.write_grace_s,
@@ -483,7 +488,7 @@ def load_launch(launch: Launch) -> tuple[AnyAgent, ResumeOptions]:
     files = [Path(file) for file in launch.tools]
     agent = load_agent(target, files)
     options: ResumeOptions = {"launch": launch.to_json()}
-    if isinstance(agent, AgentSpec) and agent.tools and not launch.tools:
+    if isinstance(agent, AgentSpec) and agent.tools and not (launch.tools or launch.mcp):
         raise Misuse(f"agent {agent.id!r} names tools: say which file has them, --tools FILE.py")
     if files and not isinstance(agent.engine, MachineEngine):
         options["tools"] = load_tools(files)

@@ -150,6 +150,12 @@ def names_agent(work: F) -> F:
     @text("--base-url", "URL", "Another server that speaks the provider's API.")
     @TOOLS
     @text(
+        "--mcp",
+        "FILE",
+        "An mcpServers file, as other MCP clients keep it: the agent gets the servers' tools.",
+        type=PATH,
+    )
+    @text(
         "--dependencies",
         "FILE.py:NAME",
         "What its tools get as context.dependencies: a value, or a function that makes it.",

@@ -10,21 +10,19 @@ from typing import Any
 
 from rich.text import Text
 
+from upshot.cli.launching import add_tools, calls_model, open_launch, open_servers
 from upshot.cli.loading import (
-    AnyAgent,
     Asked,
     Launching,
     load_launch,
     named_model,
     new_launch,
-    open_model,
 )
 from upshot.cli.lookup import command_line, existing_journal, find_run, new_journal, read_activity
 from upshot.cli.report import Shown, print_result
 from upshot.cli.stopping import stop_signals
 from upshot.cli.terminal import Terminal
 from upshot.cli.timeline import Mode, Progress, choose_mode
-from upshot.contract.agent_spec import AgentSpec
 from upshot.contract.base.enums import InterruptCause, Status
 from upshot.contract.base.structs import Json, path_of
 from upshot.contract.events import (
@@ -39,7 +37,6 @@ from upshot.contract.events import (
 from upshot.contract.model_calls import ModelReplied, ModelRetried, Request, TextDelta
 from upshot.contract.pending import AnyAnswer
 from upshot.contract.result import AgentResult
-from upshot.engines.loop import LoopEngine
 from upshot.entry.api import attach, cancel, fork, reopen, replay, start
 from upshot.entry.replay_run import Replay
 from upshot.entry.run_handle import chain_from
@@ -164,22 +161,16 @@ async def run_agent(
     terminal: Terminal, *, asked: Asked, request: Request, journal: str, shown: Shown
 ) -> int:
     """Run an agent and print its result."""
-    launch = new_launch(asked)
-    agent, options = load_launch(launch)
-    if _is_asked(agent) and not request.to_message().text.strip():
+    loaded = load_launch(launch := new_launch(asked))
+    if calls_model(loaded[0]) and not request.to_message().text.strip():
         raise Misuse('the request is empty: say what you want, such as upshot run FILE.py "..."')
     async with AsyncExitStack() as stack:
-        opened = open_model(launch.model, agent, base_url=launch.base_url)
-        options["model"] = await stack.enter_async_context(opened)
+        opening = open_launch(launch, loaded, terminal)
+        agent, options = await stack.enter_async_context(opening)
         where = new_journal(journal)
         await _refuse_taken(request.run_id, where, journal)
         live = await stack.enter_async_context(start(agent, request, **options, journal=where))
         return await show_live(live, terminal, log=where, journal=journal, shown=shown)
-
-
-def _is_asked(agent: AnyAgent) -> bool:
-    """Whether *agent* sends the request to a model; other engines may need no request."""
-    return isinstance(agent, AgentSpec) or isinstance(agent.engine, LoopEngine | None)
 
 
 async def resume_agent(
@@ -208,14 +199,12 @@ async def resume_agent(
                 result, activity, terminal, journal=journal, shown=shown, summary=summary
             )
         launching = launching or Launching(activity, asked)
-        launch = launching.launch
         stack.enter_context(launching.folder())
         if launching.lost_folder:
             gone = launching.lost_folder
             terminal.report(f"the folder {gone} of the run is gone: it continues in this one")
-        agent, options = launching.loaded
-        opened = open_model(launch.model, agent, base_url=launch.base_url)
-        options["model"] = await stack.enter_async_context(opened)
+        starting = open_launch(launching.launch, launching.loaded, terminal)
+        agent, options = await stack.enter_async_context(starting)
         live = await stack.enter_async_context(
             reopen(
                 run_id,
@@ -319,9 +308,12 @@ async def replay_run(terminal: Terminal, *, wanted: str, asked: Asked, journal: 
         run_id = await find_run(log, wanted)
         launching = Launching(await read_activity(log, run_id), asked)
         launch = launching.launch
-        agent, options = launching.loaded
         with launching.folder():
+            agent, options = launching.loaded
             options["model"] = named_model(launch.model, agent, base_url=launch.base_url)
+            # They are listed only: a replay calls no tool.
+            async with open_servers(launch.mcp, terminal) as tools:
+                agent, options = add_tools(agent, options, tools)
             replayed = await replay(run_id, agent, **options, journal=log)
     found = {name: getattr(replayed, name) for name in ("run_id", "same", "compared", "difference")}
     terminal.answer(found, *_lines(replayed))

@@ -118,3 +118,17 @@ async def test_a_variable_may_have_a_default():
     with pytest.raises(Misuse, match=r"\(http://127\.0\.0\.1:9/mcp\) cannot be used"):
         async with open_mcp_servers({"mcpServers": servers}):
             pass
+
+
+async def test_a_function_may_say_what_authorises_each_server():
+    asked = []
+
+    def sign_in(name, url):
+        asked.append((name, url))
+
+    async with serving(Modern(text("ok"))) as bank:
+        place = {"url": bank.url}
+        own = {**place, "headers": {"authorization": "Bearer x"}}
+        servers = {"a": place, "b": own, "c": program()}
+        async with open_mcp_servers({"mcpServers": servers}, auth=sign_in):
+            assert asked == [("a", bank.url)]

@@ -78,6 +78,7 @@ class TokenStore:
         if self.path is None:
             return
         whole = {**self._all(), self.server: self._entry}
+        self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         made = self.path.with_name(f"{self.path.name}.{os.getpid()}.new")
         made.unlink(missing_ok=True)
         # Private from the first moment, and whole even if the process ends meanwhile.
@@ -296,12 +297,15 @@ class BrowserSignIn:
 
     Args:
         redirect_uri: An address of this machine, to which the browser is sent back.
+        show: Shows the user the address to sign in at, and returns whether to open the browser.
+            None opens it, and fails if there is none.
 
     Raises:
         Misuse: It is no http address of this machine with a port.
     """
 
-    def __init__(self, redirect_uri: str) -> None:
+    def __init__(self, redirect_uri: str, *, show: Callable[[str], bool] | None = None) -> None:
+        self._show = show
         place = urlsplit(redirect_uri)
         self._host, self._port, self._path = place.hostname, place.port, place.path or "/"
         if place.scheme != "http" or self._host not in _OWN_HOSTS or self._port is None:
@@ -341,7 +345,9 @@ class BrowserSignIn:
                 "OAuth(redirect_uri=)"
             ) from error
         async with server:
-            if not await asyncio.to_thread(webbrowser.open, address):
+            opens = self._show is None or self._show(address)
+            opened = opens and await asyncio.to_thread(webbrowser.open, address)
+            if not opened and self._show is None:
                 raise OAuthFlowError(
                     "there is no browser to sign in with: give OAuth(redirect=) a function"
                 )

@@ -6,10 +6,10 @@ import asyncio
 import json
 import os
 import re
-from collections.abc import AsyncGenerator, Iterable, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict, Unpack, cast
 
 from upshot.async_context import block
 from upshot.contract.base.checks import did_you_mean, format_value
@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from upshot.tools.definition.tool_options import Trust
     from upshot.tools.mcp.mcp_toolset import McpTools
     from upshot.tools.mcp.server_requests import Elicit, Sample
+
+    Auth: TypeAlias = OAuth | httpx2.Auth
+    Credentials: TypeAlias = Mapping[str, Auth] | Callable[[str, str], Auth | None]
 
 _KEYS = ("mcpServers", "servers")
 _HTTP = ("http", "streamable-http", "streamableHttp", "streamable_http")
@@ -61,7 +64,7 @@ async def open_mcp_servers(
     *,
     only: Iterable[str] | None = None,
     trusted: Iterable[str] = (),
-    auth: Mapping[str, OAuth | httpx2.Auth] | None = None,
+    auth: Credentials | None = None,
     **options: Unpack[SharedOptions],
 ) -> AsyncGenerator[dict[str, McpTools]]:
     """Open the servers of an ``mcpServers`` file, all at the same time.
@@ -81,7 +84,8 @@ async def open_mcp_servers(
         source: The file, or what it contains.
         only: The names of the servers to open; None opens all.
         trusted: The names of servers whose annotations are believed.
-        auth: What authorises the requests, by the name of the server.
+        auth: What authorises the requests, by the name of the server; or a function that returns it
+            for the name and the address of a server without a header ``Authorization``.
         options: See ``SharedOptions``.
 
     Yields:
@@ -92,7 +96,8 @@ async def open_mcp_servers(
     """
     file, found = _read(source)
     wanted = list(found) if only is None else list(only)
-    for name in (*wanted, *trusted, *(auth or ())):
+    credentials = auth or {}
+    for name in (*wanted, *trusted, *(() if callable(credentials) else credentials)):
         if name not in found:
             there = ", ".join(found) or "none"
             hint = did_you_mean(name, found, f"it has: {there}")
@@ -101,7 +106,7 @@ async def open_mcp_servers(
     spaces = {name: _NOT_IN_NAMES.sub("_", name) for name in places}
     if len({*spaces.values()}) < len(spaces):
         raise Misuse(f"{file}: the tools of two servers would have the same names: rename one")
-    credentials, believed = auth or {}, {*trusted}
+    believed = {*trusted}
     async with AsyncExitStack() as stack:
 
         async def enter(name: str) -> McpTools:
@@ -109,7 +114,7 @@ async def open_mcp_servers(
                 spaces[name],
                 **places[name],
                 **options,
-                auth=credentials.get(name),
+                auth=_auth_of(name, places[name], credentials),
                 trusted=name in believed,
             )
             return await stack.enter_async_context(opened)
@@ -123,6 +128,15 @@ async def open_mcp_servers(
                 one.cancel()
             await asyncio.gather(*opening.values(), return_exceptions=True)
         yield {name: one.result() for name, one in opening.items()}
+
+
+def _auth_of(name: str, place: Mapping[str, Any], credentials: Credentials) -> Auth | None:
+    if not callable(credentials):
+        return credentials.get(name)
+    has_own = "authorization" in {header.lower() for header in place.get("headers", ())}
+    if has_own or "url" not in place:
+        return None
+    return cast("Callable[[str, str], Auth | None]", credentials)(name, place["url"])
 
 
 def _read(source: str | Path | Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
