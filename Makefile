@@ -8,6 +8,8 @@ DEV := .venv/.ready-dev
 DEMO := .venv/.ready-demo
 # What the adapters read is installed apart, so that no check can lean on it.
 ADAPTERS := .venv-adapters
+# The tests of engines that every environment of a framework runs.
+SHARED := agent_engines.py engine_contract.py engine_kills.py
 NATIVE := $(ADAPTERS)/.ready
 # CrewAI asks for older packages than the others.
 CREW := .venv-crewai
@@ -160,7 +162,7 @@ adapters: $(NATIVE) $(CREWS) $(MICROSOFTS) ## try the adapters, the engines, the
 	@UPSHOT_REAL_ADAPTERS=1 $(CREW)/bin/pytest -q --confcutdir=tests/adapters_real \
 	  -o filterwarnings=ignore tests/adapters_real/test_once_in_frameworks.py tests/adapters_real/test_told.py tests/adapters_real/test_adapter_contract.py
 	@UPSHOT_REAL_ADAPTERS=1 $(MICROSOFT)/bin/pytest -q --confcutdir=tests/adapters_real \
-	  -o filterwarnings=ignore tests/adapters_real/test_told.py tests/adapters_real/test_adapter_contract.py
+	  -o filterwarnings=ignore $(addprefix tests/adapters_real/test_,told.py adapter_contract.py $(SHARED) agent_framework_engine.py)
 
 told: $(NATIVE) $(CREWS) $(MICROSOFTS) $(DEV) ## measure again what each framework tells, and write the tables of docs/adapters.md
 	@for one in $(ADAPTERS) $(CREW) $(MICROSOFT); do \

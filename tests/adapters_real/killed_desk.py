@@ -100,6 +100,16 @@ def agno_engine(base_url, refund):
     return as_engine(NativeAgent(model=model, tools=[refund], telemetry=False))
 
 
+def agent_framework_engine(base_url, refund):
+    from agent_framework import Agent as NativeAgent
+    from agent_framework.openai import OpenAIChatCompletionClient
+    from openai import AsyncOpenAI
+
+    client = AsyncOpenAI(base_url=base_url, api_key="no-key", max_retries=0)
+    model = OpenAIChatCompletionClient(model="gpt-5", async_client=client)
+    return as_engine(NativeAgent(client=model, tools=[refund]))
+
+
 def langgraph_engine(base_url, refund):
     from langchain.agents import create_agent
     from langchain_openai import ChatOpenAI
@@ -145,6 +155,7 @@ ENGINES = {
     "adk": adk_engine,
     "strands": strands_engine,
     "agno": agno_engine,
+    "agent_framework": agent_framework_engine,
     "langgraph": langgraph_engine,
     "langgraph_tools": langgraph_tools_engine,
     "one_node_tools": one_node_tools_engine,

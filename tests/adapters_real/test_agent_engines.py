@@ -81,7 +81,17 @@ def agno(base_url, tools, instructions=None):
     return NativeAgent(model=model, tools=list(tools), instructions=instructions, telemetry=False)
 
 
-BUILD = {"openai_agents": openai_agents, "adk": adk, "strands": strands, "agno": agno}
+def agent_framework(base_url, tools, instructions=None):
+    from agent_framework import Agent as NativeAgent
+    from agent_framework.openai import OpenAIChatCompletionClient
+    from openai import AsyncOpenAI
+
+    client = AsyncOpenAI(base_url=base_url, api_key=KEY, max_retries=0)
+    model = OpenAIChatCompletionClient(model=MODEL, async_client=client)
+    return NativeAgent(client=model, tools=list(tools), name="theirs", instructions=instructions)
+
+
+BUILD = {one.__name__: one for one in (openai_agents, adk, strands, agno, agent_framework)}
 HERE = [name for name in BUILD if is_here(name)]
 
 

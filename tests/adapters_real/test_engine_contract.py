@@ -147,3 +147,48 @@ class TestAgno(EngineContract):
             _parse_provider_response = _parse_provider_response_delta = invoke
 
         return as_engine(Agent(model=Asks(), telemetry=False))
+
+
+@needs("agent_framework")
+class TestAgentFramework(EngineContract):
+    def make(self):
+        from agent_framework import (
+            Agent,
+            BaseChatClient,
+            ChatMiddlewareLayer,
+            ChatResponse,
+            ChatResponseUpdate,
+            Content,
+            FunctionInvocationLayer,
+            Message,
+            ResponseStream,
+        )
+
+        suite = self
+
+        class Asks(FunctionInvocationLayer, ChatMiddlewareLayer, BaseChatClient):
+            def _inner_get_response(self, *, messages, stream, options, **more):
+                async def reply():
+                    text, used = await asked(suite)
+                    usage = {
+                        "input_token_count": used.input_tokens,
+                        "output_token_count": used.output_tokens,
+                        "total_token_count": used.total_tokens,
+                    }
+                    return text, usage
+
+                async def whole():
+                    text, usage = await reply()
+                    said = Message(role="assistant", contents=[Content.from_text(text)])
+                    return ChatResponse(messages=said, usage_details=usage)
+
+                async def pieces():
+                    text, usage = await reply()
+                    parts = [Content.from_text(text), Content.from_usage(usage)]
+                    yield ChatResponseUpdate(role="assistant", contents=parts)
+
+                if stream:
+                    return ResponseStream(pieces(), finalizer=ChatResponse.from_updates)
+                return whole()
+
+        return as_engine(Agent(client=Asks()))

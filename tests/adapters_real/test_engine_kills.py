@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.adapters_real.plays import is_here
 from upshot.sim import Reply, Scenario, ScriptedCall, Simulator
 
 DESK = Path(__file__).with_name("killed_desk.py")
@@ -50,6 +51,9 @@ def written(folder):
         ("agno", "before", [], "completed done ToolFailure"),
         ("agno", "after", ["7"], "completed done ToolFailure"),
         ("agno", "end", ["7"], "completed done ToolExecutionResult"),
+        ("agent_framework", "before", [], "completed done ToolFailure"),
+        ("agent_framework", "after", ["7"], "completed done ToolFailure"),
+        ("agent_framework", "end", ["7"], "completed done ToolExecutionResult"),
         ("langgraph_tools", "before", [], "completed done ToolFailure"),
         ("langgraph_tools", "after", ["7"], "completed done ToolFailure"),
         ("langgraph_tools", "end", ["7"], "completed done ToolExecutionResult"),
@@ -59,6 +63,8 @@ def written(folder):
     ],
 )
 async def test_a_tool_that_writes_is_never_called_twice(tmp_path, library, where, wrote, comes):
+    if not is_here(library.removesuffix("_tools")):
+        pytest.skip(f"{library} is not installed")
     async with Simulator(Scenario(replies=REPLIES)) as simulator:
         status, _ = await work(library, simulator, tmp_path, where)
         assert (status, written(tmp_path)) == (-signal.SIGKILL, wrote)
@@ -70,6 +76,7 @@ async def test_a_tool_that_writes_is_never_called_twice(tmp_path, library, where
         assert asked[0] not in asked[1:]
 
 
+@pytest.mark.skipif(not is_here("langgraph"), reason="langgraph is not installed")
 async def test_a_call_that_ended_is_handed_back_though_the_graph_has_not_saved_it(tmp_path):
     asked = [ScriptedCall(name="refund", arguments={"x": x}) for x in (7, 8)]
     replies = (Reply(tool_calls=tuple(asked)), Reply(text="done"))

@@ -11,10 +11,12 @@ from typing import Final
 
 from upshot.adapters.findings import Findings, find_failure, to_pending
 from upshot.contract.base.enums import ErrorCode, Role
-from upshot.contract.base.structs import Json
+from upshot.contract.base.structs import Json, Local
 from upshot.contract.message import Message, Reasoning
+from upshot.contract.model_calls import ModelResponse
 from upshot.contract.result import AgentResult
 from upshot.contract.tool_calls import ToolCall
+from upshot.contract.usage import Usage
 from upshot.native.objects import (
     as_arguments,
     as_items,
@@ -58,16 +60,7 @@ def from_agent_framework(native: object) -> AgentResult[Json]:
     for message in messages:
         _add_message(findings, message)
     replies = sum(1 for message in findings.messages if message.role is Role.ASSISTANT)
-    findings.usage = find_usage(
-        look_up(native, "usage_details"),
-        calls=max(replies, 1),
-        input_tokens="input_token_count",
-        output_tokens="output_token_count",
-        total_tokens="total_token_count",
-        cache_read_tokens="cache_read_input_token_count",
-        cache_write_tokens="cache_creation_input_token_count",
-        reasoning_tokens="reasoning_output_token_count",
-    )
+    findings.usage = _usage(native, calls=max(replies, 1))
     findings.finish_reason = parse_finish_reason(as_text(look_up(native, "finish_reason")))
     value = look_up(native, "value")
     findings.output = None if value is None else as_json(value)
@@ -91,6 +84,44 @@ def to_failure(exception: BaseException) -> Findings:
             caused.raw = exception
             return caused
     return findings
+
+
+def read_messages(given: list[object]) -> list[Message]:
+    """Read the messages that an agent sends to its model; never raises."""
+    findings = Findings(raw=None)
+    for message in given:
+        _add_message(findings, message)
+    return [*findings.seeded, *findings.messages]
+
+
+def read_reply(response: object, model: str) -> ModelResponse:
+    """Read a ``ChatResponse`` of the model called *model*; never raises."""
+    findings = Findings(raw=response)
+    for message in as_items(look_up(response, "messages")):
+        _add_message(findings, message)
+    return ModelResponse(
+        parts=tuple(part for message in findings.messages for part in message.parts),
+        finish_reason=parse_finish_reason(as_text(look_up(response, "finish_reason"))),
+        usage=_usage(response, calls=1),
+        provider_data={
+            "model": model,
+            **find_texts(response, model="model", response_id="response_id"),
+        },
+        local=Local(raw=response),
+    )
+
+
+def _usage(native: object, *, calls: int) -> Usage:
+    return find_usage(
+        look_up(native, "usage_details"),
+        calls=calls,
+        input_tokens="input_token_count",
+        output_tokens="output_token_count",
+        total_tokens="total_token_count",
+        cache_read_tokens="cache_read_input_token_count",
+        cache_write_tokens="cache_creation_input_token_count",
+        reasoning_tokens="reasoning_output_token_count",
+    )
 
 
 def _add_message(findings: Findings, message: object) -> None:

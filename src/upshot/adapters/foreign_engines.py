@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Collection, Mapping
-from typing import Final
+from importlib import import_module
+from typing import Any, Final
 
 from upshot.contract.base.checks import kind_of
 from upshot.contract.protocols import Engine
@@ -12,10 +13,18 @@ from upshot.errors import Misuse
 from upshot.models.prices import Prices
 from upshot.wire.pricing import Price
 
+# Libraries whose agents are driven: the package, a class, and the engine.
+_DRIVEN: Final = (
+    ("pydantic_ai", "AbstractAgent", "pydantic_ai_engine", "PydanticAIEngine"),
+    ("agents", "Agent", "openai_agents_engine", "OpenAIAgentsEngine"),
+    ("google", "BaseAgent", "adk_engine", "ADKEngine"),
+    ("agno", "Agent", "agno_engine", "AgnoEngine"),
+    ("agent_framework", "RawAgent", "agent_framework_engine", "AgentFrameworkEngine"),
+    ("langgraph", "Pregel", "langgraph_engine", "LangGraphEngine"),
+)
 _OWN_PROGRAM: Final = "a program of its own asks the model"
 # Libraries whose agents are read and not driven: the package, a class, its adapter, and why.
 _UNDRIVEN: Final = (
-    ("agent_framework", "BaseAgent", "from_agent_framework", "its calls are not routed"),
     ("claude_agent_sdk", "ClaudeAgentOptions", "from_claude_agent_sdk", _OWN_PROGRAM),
     ("claude_agent_sdk", "ClaudeSDKClient", "from_claude_agent_sdk", _OWN_PROGRAM),
     ("crewai", "BaseAgent", "from_crewai", "its calls are not routed"),
@@ -33,10 +42,11 @@ def as_engine(
     """Make an engine of an agent of another library: ``Agent("desk", engine=as_engine(theirs))``.
 
     Args:
-        agent: An agent of Pydantic AI, the OpenAI Agents SDK, Google's Agent Development Kit or
-            Agno; a function without parameters that makes an agent of Strands; a compiled graph of
-            LangGraph, such as an agent of LangChain; or a function that makes such a graph from the
-            run's tools, a list of LangChain tools. A graph can get the run's tools in no other way.
+        agent: An agent of Pydantic AI, the OpenAI Agents SDK, Google's Agent Development Kit, Agno
+            or Microsoft Agent Framework; a function without parameters that makes an agent of
+            Strands; a compiled graph of LangGraph, such as an agent of LangChain; or a function
+            that makes such a graph from the run's tools, a list of LangChain tools. A graph can get
+            the run's tools in no other way.
         reads: The names of the agent's own tools that only read, so that an interrupted call may be
             repeated. All others count as tools that write.
         prices: The prices of the agent's models, by "provider:model"; they win over the public
@@ -51,41 +61,29 @@ def as_engine(
                 f"as_engine cannot drive {kind_of(agent)} of {package}, because {why}: run it in a "
                 f"ScriptEngine, and return {adapter}(...)"
             )
-    if _is_of(agent, "pydantic_ai", "AbstractAgent"):
-        from upshot.adapters.pydantic_ai_engine import PydanticAIEngine
-
-        return PydanticAIEngine(agent, reads=reads, prices=prices)
-    if _is_of(agent, "agents", "Agent"):
-        from upshot.adapters.openai_agents_engine import OpenAIAgentsEngine
-
-        return OpenAIAgentsEngine(agent, reads=reads, prices=prices)
-    if _is_of(agent, "google", "BaseAgent"):
-        from upshot.adapters.adk_engine import ADKEngine
-
-        return ADKEngine(agent, reads=reads, prices=prices)
-    if _is_of(agent, "agno", "Agent"):
-        from upshot.adapters.agno_engine import AgnoEngine
-
-        return AgnoEngine(agent, reads=reads, prices=prices)
+    for package, kind, module, name in _DRIVEN:
+        if _is_of(agent, package, kind):
+            return _make(module, name, agent, reads=reads, prices=prices)
     if _is_of(agent, "strands", "Agent"):
         raise Misuse(
             "an agent of Strands keeps its conversation, so each run needs one of its own: give "
             "as_engine(make) a function without parameters that makes the agent"
         )
     if _makes_agents(agent):
-        from upshot.adapters.strands_engine import StrandsEngine
-
-        return StrandsEngine(agent, reads=reads, prices=prices)
-    is_factory = callable(agent) and not isinstance(agent, type)
-    if _is_of(agent, "langgraph", "Pregel") or is_factory:
-        from upshot.adapters.langgraph_engine import LangGraphEngine
-
-        return LangGraphEngine(agent, reads=reads, prices=prices)
+        return _make("strands_engine", "StrandsEngine", agent, reads=reads, prices=prices)
+    if callable(agent) and not isinstance(agent, type):
+        return _make("langgraph_engine", "LangGraphEngine", agent, reads=reads, prices=prices)
     raise Misuse(
-        "as_engine takes an agent of Pydantic AI, OpenAI Agents, ADK or Agno, a graph of LangGraph "
-        f"or a function that makes one of tools, or one that makes an agent of Strands, not "
-        f"{kind_of(agent)}"
+        "as_engine takes an agent of Pydantic AI, OpenAI Agents, ADK, Agno or Agent Framework, a "
+        "graph of LangGraph or a function that makes one of tools, or one that makes an agent of "
+        f"Strands, not {kind_of(agent)}"
     )
+
+
+def _make(module: str, name: str, agent: object, **options: Any) -> Engine:
+    """Make the engine *name* of a *module*, which is imported only when it is used."""
+    kind: Any = getattr(import_module(f"upshot.adapters.{module}"), name)
+    return kind(agent, **options)
 
 
 def _makes_agents(value: object) -> bool:
