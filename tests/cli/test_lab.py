@@ -58,7 +58,12 @@ def test_mistakes_are_said_in_one_sentence(command: Command, tmp_path: Path) -> 
     (tmp_path / "desk.py").write_text(DESK, "utf-8")
     (tmp_path / "none.jsonl").write_text("{}\n", "utf-8")
     command("run", "desk.py", "Refund.", "--journal", "runs.db")
+    command("lab", "collect", "one.jsonl", "--journal", "runs.db")
+    trial = ("lab", "run", "one.jsonl", "desk.py")
     said = {
+        (*trial, "--unseen", "simulated"): "simulated tools need simulator=",
+        (*trial, "--tools", "simulated", "--simulator", "desk.py:none"): "has no 'none'",
+        (*trial, "--simulator", "openai:gpt-5"): "simulator= needs tools='simulated'",
         ("lab", "run", "none.jsonl", "desk.py"): "cannot be read as a dataset",
         ("lab", "run", "gone.jsonl", "desk.py"): "cannot be read as a dataset",
         ("lab", "collect", "x.jsonl", "--agent", "other", "--journal", "runs.db"): "no run fits",
@@ -70,3 +75,14 @@ def test_mistakes_are_said_in_one_sentence(command: Command, tmp_path: Path) -> 
     for arguments, words in said.items():
         code, _, err = command(*arguments)
         assert (code, words in err) == (2, True), (arguments, err)
+
+
+def test_a_function_of_a_file_answers_calls(command: Command, tmp_path: Path) -> None:
+    new = DESK.replace("CENTS = 5", "CENTS = 500") + "\n\ndef pay(call):\n    return 'paid'\n"
+    (tmp_path / "desk.py").write_text(DESK, "utf-8")
+    (tmp_path / "desk_new.py").write_text(new, "utf-8")
+    command("run", "desk.py", "Refund.", "--journal", "runs.db")
+    command("lab", "collect", "one.jsonl", "--journal", "runs.db")
+    options = ("--unseen", "simulated", "--simulator", "desk_new.py:pay")
+    code, out, err = command("lab", "run", "one.jsonl", "desk_new.py", *options)
+    assert (code, "a simulator answered 1 call of desk_new: refund 1" in out) == (0, True), err

@@ -232,10 +232,11 @@ async def test_a_function_answers_what_was_not_recorded(dataset: Dataset) -> Non
         done = [one for one in messages if one.tool_call_id]
         return done[0].text if done else ToolCall("f", "find_order", {"id": 999})
 
-    async def guess(name: str, arguments: Any, case: Any) -> Any:
-        return {"guessed": [name, arguments["id"], case.id]}
+    async def guess(call: lab.SimulatedCall) -> Any:
+        return {"guessed": [call.tool, call.arguments["id"], call.case.id]}
 
-    report = await lab.run(dataset, desk(other), unseen=guess, journal="memory:")
+    options: Any = {"unseen": "simulated", "simulator": guess, "journal": "memory:"}
+    report = await lab.run(dataset, desk(other), **options)
     row = report.of("today")[0]
     assert (row.off_record, '"guessed"' in str(row.answer)) == ((), True)
     report = await lab.run(dataset, desk(other), unseen="stop", journal="memory:")

@@ -15,7 +15,7 @@ import asyncio, os, random, signal, sys
 from upshot import Agent, Request, ScriptedModel, ToolCall, lab, run, tool
 from upshot.journal import MemoryJournal
 
-FOLDER, SEED = sys.argv[1], int(sys.argv[2])
+FOLDER, SEED, SIMULATES = sys.argv[1], int(sys.argv[2]), sys.argv[4] == "simulated"
 
 @tool(effect="read")
 def find(id: int) -> str:
@@ -29,11 +29,9 @@ def refund(id: int) -> str:
         open(FOLDER + "/paid.txt", "a").write("x")
     return "refunded"
 
-draw, calls = random.Random(SEED), 0
+draw = random.Random(SEED)
 
 def reply(messages):
-    global calls
-    calls += 1
     if SEED and draw.random() < 0.12:
         os.kill(os.getpid(), signal.SIGKILL)
     done = [one for one in messages if one.tool_call_id]
@@ -53,6 +51,13 @@ def agent(name):
         return reply(messages)
     return Agent("desk", model=ScriptedModel(made), tools=[find, refund])
 
+def stand_in(messages):
+    if SEED and draw.random() < 0.12:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return "simulated " + messages[-1].text[-20:]
+
+SIMULATOR = Agent("simulator", model=ScriptedModel(stand_in))
+
 async def main():
     path = FOLDER + "/data.jsonl"
     if not os.path.exists(path):
@@ -63,9 +68,10 @@ async def main():
     data = lab.Dataset.read(path)
     # A model call that was cut off is made again, so the number of steps may differ.
     scorers = [lab.same_effects(), lab.trajectory(), lab.completed()]
+    more = {"unseen": "simulated", "simulator": SIMULATOR} if SIMULATES else {}
     report = await lab.run(
         data, {"old": agent("old"), "new": agent("new")}, scorers=scorers,
-        journal=FOLDER + "/" + sys.argv[3], concurrency=2,
+        journal=FOLDER + "/" + sys.argv[3], concurrency=2, **more,
     )
     report.write(FOLDER + "/report.json")
 
@@ -73,26 +79,32 @@ asyncio.run(main())
 """
 
 
-def attempt(folder: Path, seed: int, journal: str) -> int:
+def attempt(folder: Path, seed: int, journal: str, unseen: str) -> int:
     (folder / "program.py").write_text(PROGRAM, "utf-8")
-    process = start_python("program.py", str(folder), str(seed), journal, cwd=folder)
+    process = start_python("program.py", str(folder), str(seed), journal, unseen, cwd=folder)
     return process.wait(timeout=60)
 
 
 def facts_in(folder: Path) -> list[object]:
     report = json.loads((folder / "report.json").read_text("utf-8"))
     return [
-        [row.get(name) for name in ("case", "variant", "status", "scores", "new_effects")]
+        [
+            row.get(name)
+            for name in ("case", "variant", "status", "scores", "new_effects", "simulated")
+        ]
         for row in report["rows"]
     ]
 
 
 @pytest.mark.slow
-def test_killed_again_and_again_it_makes_the_same_report_and_pays_nobody(tmp_path: Path) -> None:
-    assert attempt(tmp_path, 0, "whole.db") == 0
+@pytest.mark.parametrize("unseen", ["deny", "simulated"])
+def test_killed_again_and_again_it_makes_the_same_report_and_pays_nobody(
+    tmp_path: Path, unseen: str
+) -> None:
+    assert attempt(tmp_path, 0, "whole.db", unseen) == 0
     whole, kills = facts_in(tmp_path), 0
     for seed in range(1, 60):
-        code = attempt(tmp_path, seed, "cut.db")
+        code = attempt(tmp_path, seed, "cut.db", unseen)
         if code == 0:
             break
         assert code == -signal.SIGKILL

@@ -562,6 +562,21 @@ def collect(**options: Any) -> int:
     show_default=True,
     help="For calls that the record has no answer for.",
 )
+@click.option(
+    "--tools",
+    type=click.Choice(["recorded", "simulated", "live reads"]),
+    default="recorded",
+    show_default=True,
+    help="What answers calls.",
+)
+@click.option(
+    "--unseen",
+    type=click.Choice(["deny", "stop", "simulated"]),
+    default="deny",
+    show_default=True,
+    help="What a call gets that was not recorded.",
+)
+@text("--simulator", "MODEL", "Or FILE.py:NAME, a function or an agent: answers simulated calls.")
 @text("--name", "NAME", "The name of the experiment; another one makes all runs again.")
 @text("--fail-if", "CONDITION", "Exit with 1 if it holds, such as 'effects.new > 0'.")
 @text("--report", "FILE", "Write the report as JSON.", name="report_file", type=PATH)

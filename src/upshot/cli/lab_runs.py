@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 from rich.text import Text
 
@@ -67,18 +67,17 @@ async def run_cases(
     target: str,
     against: Sequence[str],
     scorers: str,
-    repeat: int,
+    simulator: str,
     budget: float | None,
-    concurrency: int,
-    replies: Literal["live", "recorded"],
     fail_if: str,
     report_file: str,
     html: str,
-    journal: str,
-    name: str,
-    approvals: Literal["deny", "approve"],
+    **options: Any,
 ) -> int:
-    """Try agents on a dataset, and print how they compare; exit with 1 if a condition holds."""
+    """Try agents on a dataset, and print how they compare; exit with 1 if a condition holds.
+
+    *options* are for ``lab.run``.
+    """
     judges = check_scorers(_scorers(scorers))
     condition = _condition(fail_if, judges)
     for file in filter(None, (report_file, html)):
@@ -96,14 +95,10 @@ async def run_cases(
         dataset,
         variants,
         scorers=judges,
-        name=name,
-        approvals=approvals,
-        repeat=repeat,
-        journal=journal,
-        replies=replies,
+        simulator=_simulator(simulator),
         budget_usd=budget,
-        concurrency=concurrency,
         progress=progress,
+        **options,
     )
     if report_file:
         found.write(report_file)
@@ -170,6 +165,17 @@ def _agent(target: str) -> Agent[Any]:
     found = load_agent(Target(target))
     if not isinstance(found, Agent):
         raise Misuse(f"{target} is an agent's file: the lab takes agents of Python files")
+    return found
+
+
+def _simulator(given: str) -> Any:
+    """Return the function or agent of a file, or the name of a model."""
+    file, _, name = given.partition(":")
+    if not file.endswith(".py"):
+        return given or None
+    found = vars(import_file(Path(file))).get(name or "simulator")
+    if found is None:
+        raise Misuse(f"{file} has no {name or 'simulator'!r}: give FILE.py:NAME")
     return found
 
 

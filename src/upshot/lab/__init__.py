@@ -14,7 +14,7 @@ Invariants:
     - What an experiment finds follows from its journal: a process that dies and starts again makes
       the same report.
     - A call that the record does not have is never answered by a guess, unless the caller gives a
-      function that makes one.
+      simulator. A write that it answers is listed as a new effect all the same.
 """
 
 from upshot.lazy import lazy_imports
@@ -43,4 +43,5 @@ with lazy_imports(globals()):
     from upshot.lab.scorers import tokens as tokens
     from upshot.lab.scorers import trajectory as trajectory
     from upshot.lab.scorers import unknown_effects as unknown_effects
+    from upshot.lab.simulation import SimulatedCall as SimulatedCall
     from upshot.lab.statistics import Interval as Interval

@@ -12,6 +12,7 @@ import hashlib
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from contextvars import copy_context
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal, InvalidOperation
@@ -20,25 +21,33 @@ from typing import Any, Literal, TypeAlias, cast, get_args
 from upshot.clock import SYSTEM_CLOCK
 from upshot.contract.agent import Agent
 from upshot.contract.base.checks import format_value
-from upshot.contract.base.enums import Effect, InterruptCause, Status
-from upshot.contract.base.structs import Json
+from upshot.contract.base.enums import Effect
+from upshot.contract.base.structs import Json, JsonObject
 from upshot.contract.base.words import count
 from upshot.contract.codec import encode
 from upshot.contract.protocols import Clock, Journal
 from upshot.contract.result import AgentResult
 from upshot.contract.settings import Policy, Quota
-from upshot.contract.tool_calls import ToolDenied, ToolRecord
+from upshot.contract.tool_calls import ToolDenied
 from upshot.entry import api
 from upshot.entry.resume import fold_new_events
-from upshot.entry.run_handle import RunHandle, chain_from
-from upshot.entry.session_setup import has_log
+from upshot.entry.run_handle import chain_from
 from upshot.errors import Misuse
-from upshot.journal.lease_holder import RunHeld
 from upshot.journal.opening import open_journal
 from upshot.lab.dataset import Case, Dataset, RecordedCall, call_key
-from upshot.lab.recorded_tools import RecordedTools, Source, Unseen, is_missed, key_of
+from upshot.lab.kept_runs import ATTRIBUTE, KeptRuns, cost_of, digest_of
+from upshot.lab.recorded_tools import (
+    RecordedTools,
+    Source,
+    Unseen,
+    is_missed,
+    is_simulated,
+    key_of,
+    to_call,
+)
 from upshot.lab.report import LabCall, Report, Row
-from upshot.lab.scorers import Score, Scorer, ScorerFunction, Trial, scorer_of
+from upshot.lab.scorers import AskJudge, Score, Scorer, ScorerFunction, Trial, scorer_of
+from upshot.lab.simulation import Simulator, check_simulator
 from upshot.models.scripted import ScriptedModel
 from upshot.runs.plan import Where
 from upshot.runs.run_context import stand_ins
@@ -78,6 +87,7 @@ async def run(
     journal: Where = "lab.db",
     tools: Source = "recorded",
     unseen: Unseen = "deny",
+    simulator: Simulator | None = None,
     approvals: Approvals = "deny",
     replies: Literal["live", "recorded"] = "live",
     dependencies: object = None,
@@ -100,9 +110,12 @@ async def run(
         name: The name of the experiment; "" makes one from the cases, the agents as far as they are
             data, and the options. Give another name after a change that is only code.
         journal: Where its runs are.
-        tools: "recorded", or "live reads" to make reads that the record does not have.
-        unseen: What a read gets that was not recorded: "deny", "stop", or what a function of tool,
-            arguments and case returns.
+        tools: "recorded"; "simulated" for all calls; or "live reads" to make reads that the record
+            does not have.
+        unseen: What a call gets that was not recorded: "deny", for a read also "stop", or
+            "simulated".
+        simulator: Answers simulated calls: a function of a ``SimulatedCall`` that returns or raises
+            what the tool would, an agent, or the name of a model.
         approvals: Whether calls are approved that the record has no answer for.
         replies: "live" asks the models; "recorded" replays the replies of the case, which costs
             nothing, and shows what the lab itself changes.
@@ -121,11 +134,13 @@ async def run(
     """
     chosen = {"tools": tools, "unseen": unseen, "approvals": approvals, "replies": replies}
     named = _check(dataset, variants, chosen, repeat=repeat, concurrency=concurrency)
+    simulates = _check_simulator(simulator, is_used="simulated" in (tools, unseen))
     judges = check_scorers(scorers)
-    options: dict[str, Any] = {"dependencies": dependencies or _NoDependencies()}
-    name = name or _name_of(dataset, named, (*chosen.values(),))
+    name = name or _name_of(dataset, named, (*chosen.values(), simulates))
+    shared: dict[str, Any] = {}
     if budget_usd is not None:
-        options["quotas"] = [_quota_of(name, budget_usd)]
+        shared["quotas"] = [_quota_of(name, budget_usd)]
+    options = {"dependencies": dependencies or _NoDependencies(), **shared}
     async with open_journal(journal) as opened:
         made = _Experiment(
             dataset=dataset,
@@ -135,6 +150,8 @@ async def run(
             journal=opened,
             source=tools,
             unseen=unseen,
+            simulator=simulates,
+            kept=KeptRuns(name, opened, shared, copy_context()),
             approvals=approvals,
             is_recorded=replies == "recorded",
             options=options,
@@ -151,6 +168,8 @@ class _Experiment:
     journal: Journal
     source: Source
     unseen: Unseen
+    simulator: Any
+    kept: KeptRuns
     approvals: Approvals
     is_recorded: bool
     options: Mapping[str, Any]
@@ -208,8 +227,42 @@ class _Experiment:
         )
 
     async def _row(self, case: Case, variant: str, number: int) -> Row:
-        run_id, result = await self._result(case, variant, number)
-        trial = await self._trial(case, run_id, result)
+        tried = self.variants[variant]
+        about: JsonObject = {"experiment": self.name, "case": case.id, "variant": variant}
+        helpers = _LabAgents(self.kept, about)
+
+        async def start(run_id: str) -> AgentResult[Any]:
+            return await self._start(case, tried, run_id, helpers)
+
+        async def resume(run_id: str) -> AgentResult[Any]:
+            runs = await chain_from(run_id, self.journal)
+            states = [state for one in runs async for state in _states_of(one, self.journal)]
+            options = self._options(case, tried, states, helpers)
+            return await api.resume(runs[-1], tried.agent, **options)
+
+        parts = (self.name, variant, case.id, number)
+        run_id, result = await self.kept.result_of(parts, start=start, resume=resume)
+        trial = await self._trial(case, run_id, result, helpers)
+        return Row(
+            case=case.id,
+            variant=variant,
+            repeat=number,
+            run_id=run_id,
+            status=str(result.status.value),
+            answer=result.content,
+            error="" if result.error is None else str(result.error.code),
+            scores=await self._scores(case, trial),
+            off_record=tuple(map(_lab_call, trial.off_record)),
+            new_effects=tuple(map(_lab_call, trial.new_effects)),
+            simulated=tuple(map(_lab_call, trial.simulated)),
+            cost=trial.cost,
+            simulation_cost=_total_of(helpers.simulation_costs),
+            judging_cost=_total_of(helpers.judging_costs),
+            tokens=result.usage.total_tokens or 0,
+            took_s=result.duration_ms / 1000,
+        )
+
+    async def _scores(self, case: Case, trial: Trial) -> dict[str, Score]:
         scores: dict[str, Score] = {}
         # Scorers may run agents of their own, whose tools are real.
         stand_ins.set(None)
@@ -219,65 +272,26 @@ class _Experiment:
             except Exception as error:  # the caller's own code, which must not end the experiment
                 reason = f"raised {type(error).__name__}: {error}"
                 scores[scorer.name] = Score(reason=reason)
-        return Row(
-            case=case.id,
-            variant=variant,
-            repeat=number,
-            run_id=run_id,
-            status=str(result.status.value),
-            answer=result.content,
-            error="" if result.error is None else str(result.error.code),
-            scores=scores,
-            off_record=tuple(map(_lab_call, trial.off_record)),
-            new_effects=tuple(map(_lab_call, trial.new_effects)),
-            cost=trial.cost,
-            tokens=result.usage.total_tokens or 0,
-            took_s=result.duration_ms / 1000,
-        )
+        return scores
 
-    async def _result(self, case: Case, variant: str, number: int) -> tuple[str, AgentResult[Any]]:
-        """Run a case, or continue the run, or read how it ended; returns the run too.
-
-        A run that was stopped, or failed for a reason that may pass, is made again under another
-        id.
-        """
-        attempt, tried = 1, self.variants[variant]
-        while True:
-            run_id = _id_of(self.name, variant, case.id, number, attempt)
-            if not await has_log(run_id, self.journal):
-                return run_id, await self._start(case, tried, run_id)
-            ended = await RunHandle(run_id, self.journal).result(0)
-            if ended is None:
-                return run_id, await self._resume(case, tried, run_id)
-            if _is_final(ended):
-                return run_id, ended
-            attempt += 1
-
-    async def _resume(self, case: Case, tried: Variant, run_id: str) -> AgentResult[Any]:
-        runs = await chain_from(run_id, self.journal)
-        states = [state for one in runs async for state in _states_of(one, self.journal)]
-        try:
-            return await api.resume(runs[-1], tried.agent, **self._options(case, tried, states))
-        except RunHeld as error:
-            raise Misuse(
-                f"the experiment {self.name} is being run by another process: wait for its end, "
-                "or give another journal"
-            ) from error
-
-    async def _start(self, case: Case, tried: Variant, run_id: str) -> AgentResult[Any]:
-        options, request = self._options(case, tried, ()), _request_of(case, run_id)
+    async def _start(
+        self, case: Case, tried: Variant, run_id: str, helpers: _LabAgents
+    ) -> AgentResult[Any]:
+        options, request = self._options(case, tried, (), helpers), _request_of(case, run_id)
         agent = tried.agent
         if case.history:
             options["history"] = case.history
-        options["attributes"] = dict(case.attributes)
+        options["attributes"] = {**case.attributes, ATTRIBUTE: helpers.about}
         if agent.handoffs:
             return await api.run_with_handoffs([agent], request, **options)
         return await api.run(agent, request, **options)
 
-    def _options(self, case: Case, tried: Variant, states: Sequence[RunState]) -> dict[str, Any]:
+    def _options(
+        self, case: Case, tried: Variant, states: Sequence[RunState], helpers: _LabAgents
+    ) -> dict[str, Any]:
         """Return the options of a run; *states* are those of its earlier sessions, if any."""
         made = [record for state in states for record in state.records]
-        answering = RecordedTools(case, self.source, self.unseen)
+        answering = RecordedTools(case, self.source, self.unseen, self.simulator, helpers.simulate)
         answering.add_made(made)
         # Only for this task, and for everything that it starts.
         stand_ins.set(answering.of_run)
@@ -293,23 +307,35 @@ class _Experiment:
             options["model"] = ScriptedModel(case.replies, name=_model_name(tried.agent))
         return options
 
-    async def _trial(self, case: Case, run_id: str, result: AgentResult[Any]) -> Trial:
+    async def _trial(
+        self, case: Case, run_id: str, result: AgentResult[Any], helpers: _LabAgents
+    ) -> Trial:
         records = [
             record
             for one in await chain_from(run_id, self.journal)
             async for state in _states_of(one, self.journal)
             for record in state.records
         ]
-        missed = [_call_of(one) for one in records if is_missed(one, case)]
-        total = None if result.cost is None else result.cost.total
+        missed = [to_call(one) for one in records if is_missed(one, case)]
+        if isinstance(self.simulator, Agent):
+            await helpers.count_simulations(one.idempotency_key for one in records)
         return Trial(
             result=result,
             calls=tuple(
-                _call_of(one) for one in records if not isinstance(one.outcome, ToolDenied)
+                to_call(one)
+                for one in records
+                if not isinstance(one.outcome, ToolDenied) and not is_missed(one, case)
             ),
             off_record=tuple(one for one in missed if one.declared is Effect.READ),
             new_effects=tuple(one for one in missed if one.declared is not Effect.READ),
-            cost=None if total is None else float(total),
+            simulated=tuple(to_call(one) for one in records if is_simulated(one)),
+            tools=tuple(
+                one.tool_name
+                for one in records
+                if not isinstance(one.outcome, ToolDenied) or is_missed(one, case)
+            ),
+            cost=cost_of(result),
+            ask=helpers.judge_of(run_id),
         )
 
 
@@ -323,14 +349,44 @@ async def _states_of(run_id: str, journal: Journal) -> AsyncIterator[RunState]:
             yield inner
 
 
-def _call_of(record: ToolRecord) -> RecordedCall:
-    return RecordedCall(
-        tool=record.tool_name,
-        arguments=record.arguments_executed or record.arguments_validated or {},
-        effect=record.effect,
-        declared=record.declared_effect or Effect.READ,
-        outcome=record.outcome,
-    )
+class _LabAgents:
+    """The lab's own agents that are asked for one trial, and what they cost.
+
+    Args:
+        kept: The runs of the experiment.
+        about: The experiment, the case and the variant.
+    """
+
+    def __init__(self, kept: KeptRuns, about: JsonObject) -> None:
+        self._kept = kept
+        self.about = about
+        self.simulation_costs: list[float | None] = []
+        self.judging_costs: list[float | None] = []
+
+    async def simulate(self, agent: Agent[Any], text: str, key: str) -> AgentResult[Any]:
+        """Ask a simulator, for the call with this idempotency key."""
+        return await self._kept.ask(agent, text, ("simulator", key), self.about)
+
+    async def count_simulations(self, keys: Iterable[str]) -> None:
+        """Add what the simulated ones of these calls cost, in earlier sessions too."""
+        for key in filter(None, keys):
+            self.simulation_costs += await self._kept.costs(("simulator", key))
+
+    def judge_of(self, run_id: str) -> AskJudge:
+        """Return what asks judges about a run."""
+
+        async def ask(agent: Agent[Any], text: str, name: str) -> AgentResult[Any]:
+            parts = ("judge", run_id, name, digest_of(agent), text)
+            result = await self._kept.ask(agent, text, parts, self.about)
+            self.judging_costs += await self._kept.costs(parts)
+            return result
+
+        return ask
+
+
+def _total_of(costs: Sequence[float | None]) -> float | None:
+    known = [one for one in costs if one is not None]
+    return sum(known) if len(known) == len(costs) else None
 
 
 def _lab_call(call: RecordedCall) -> LabCall:
@@ -412,7 +468,7 @@ class _NoDependencies:
 
 _CHOICES: dict[str, tuple[str, ...]] = {
     "tools": get_args(Source),
-    "unseen": ("deny", "stop"),
+    "unseen": get_args(Unseen),
     "approvals": ("deny", "approve"),
     "replies": ("live", "recorded"),
 }
@@ -427,7 +483,7 @@ def _check(
     if not len(dataset):
         raise Misuse(f"the dataset {dataset.name!r} has no cases")
     for what, given in chosen.items():
-        is_function = callable(given) and what in ("unseen", "approvals")
+        is_function = callable(given) and what == "approvals"
         if not is_function and given not in _CHOICES[what]:
             listed = " or ".join(map(repr, _CHOICES[what]))
             raise Misuse(f"{what} is {listed}, got {format_value(given)}")
@@ -438,6 +494,15 @@ def _check(
         if type(number) is not int or number < 1:
             raise Misuse(f"{what} is a whole number from 1, got {format_value(number)}")
     return _check_variants(variants)
+
+
+def _check_simulator(given: object, *, is_used: bool) -> Any:
+    found = check_simulator(given)
+    if is_used and found is None:
+        raise Misuse("simulated tools need simulator=: a function, an agent or the name of a model")
+    if found is not None and not is_used:
+        raise Misuse("simulator= needs tools='simulated' or unseen='simulated'")
+    return found
 
 
 def _check_variants(variants: object) -> dict[str, Variant]:
@@ -484,20 +549,6 @@ def _quota_of(name: str, budget_usd: Decimal | float) -> Quota:
     return Quota(f"lab {name}", max_cost_usd=most)
 
 
-# Failures that the next try may not have.
-_MAY_PASS = ("budget_exceeded", "internal", "auth_error", "taken_over", "journal_failed")
-
-
-def _is_final(result: AgentResult[Any]) -> bool:
-    """Whether a run need not be made again."""
-    if result.status is Status.CANCELED:
-        return False
-    if result.status is Status.INTERRUPTED:
-        return result.cause == InterruptCause.CUSTOM
-    error = result.error
-    return error is None or not (error.retryable or str(error.code) in _MAY_PASS)
-
-
 def _request_of(case: Case, run_id: str) -> Any:
     from msgspec.structs import replace
 
@@ -512,16 +563,13 @@ def _model_name(agent: Agent[Any]) -> str:
 
 def _name_of(dataset: Dataset, variants: Mapping[str, Variant], how: Sequence[object]) -> str:
     """Return a name that changes with the cases, the agents, and how they are tried."""
-    chosen = [one if isinstance(one, str) else getattr(one, "__name__", "") for one in how]
     specs = [
         dataset.digest,
-        *(f"{name} {encode(one.agent.spec())!r}" for name, one in variants.items()),
+        *(f"{name} {digest_of(one.agent)}" for name, one in variants.items()),
         *(f"{name} {encode(one.policy)!r}" for name, one in variants.items() if one.policy),
     ]
-    specs += chosen
+    for one in how:
+        is_agent = isinstance(one, Agent)
+        given = digest_of(cast("Agent[Any]", one)) if is_agent else getattr(one, "__name__", "")
+        specs.append(one if isinstance(one, str) else given)
     return f"{dataset.name}-{hashlib.sha256(chr(10).join(specs).encode()).hexdigest()[:8]}"
-
-
-def _id_of(*parts: object) -> str:
-    text = "\n".join(map(str, parts))
-    return f"lab-{hashlib.sha256(text.encode()).hexdigest()[:20]}"

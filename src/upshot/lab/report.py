@@ -40,7 +40,10 @@ class Row(Value, frozen=True, kw_only=True):
         scores: By scorer.
         off_record: Reads that the record does not have.
         new_effects: Writes that the record does not have: what the variant would have done.
+        simulated: Calls that the simulator answered.
         cost: In US dollars, None if unknown.
+        simulation_cost: What an agent that simulates cost, which is not part of *cost*.
+        judging_cost: What the judges cost, which is not part of *cost* either.
         tokens: How many tokens it used.
         took_s: How long it worked.
     """
@@ -55,7 +58,10 @@ class Row(Value, frozen=True, kw_only=True):
     scores: dict[str, Score] = {}
     off_record: tuple[LabCall, ...] = ()
     new_effects: tuple[LabCall, ...] = ()
+    simulated: tuple[LabCall, ...] = ()
     cost: float | None = None
+    simulation_cost: float | None = 0.0
+    judging_cost: float | None = 0.0
     tokens: int = 0
     took_s: float = 0.0
 
@@ -185,7 +191,20 @@ class Report(Value, frozen=True, kw_only=True):
         if self.cases < ENOUGH_CASES:
             few = _counted(self.cases, "case")
             lines.append(f"{few}: too few to tell small differences, use at least {ENOUGH_CASES}")
+        lines += self._own_costs()
         return lines
+
+    def _own_costs(self) -> Iterator[str]:
+        """Yield what the lab's own agents cost."""
+        for what, costs in (
+            ("simulating tools", [row.simulation_cost for row in self.rows]),
+            ("judging", [row.judging_cost for row in self.rows]),
+        ):
+            known = sum(one for one in costs if one is not None)
+            if None in costs:
+                yield f"what {what} cost beside the variants is unknown, in part or in whole"
+            elif known:
+                yield f"{what} cost ${known:.2g} beside the variants"
 
     def _doubts_about(self, variant: str) -> Iterator[str]:
         """Yield what a variant did that the record does not have, and what could not be judged."""
@@ -202,6 +221,12 @@ class Report(Value, frozen=True, kw_only=True):
             yield (
                 f"{variant} asked for {_counted(len(unseen), 'read')} that the record does not "
                 f"have: {_tools_text(unseen)}"
+            )
+        simulated = [one for row in rows for one in row.simulated]
+        if simulated:
+            yield (
+                f"a simulator answered {_counted(len(simulated), 'call')} of {variant}: "
+                f"{_tools_text(simulated)}"
             )
         if waiting := sum(row.status == "input_required" for row in rows):
             yield (

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from inspect import isawaitable
 from typing import Any, TypeAlias, cast
@@ -26,6 +26,7 @@ Judgement: TypeAlias = "float | bool | str | Score | None"
 """What a scorer returns; None if it cannot say."""
 ScorerFunction: TypeAlias = Callable[[Case, AgentResult[Any]], object]
 """A scorer; it returns a ``Judgement``, or an awaitable of one."""
+AskJudge: TypeAlias = Callable[[Agent[Any], str, str], Awaitable[AgentResult[Any]]]
 
 
 class Score(Value, frozen=True, kw_only=True):
@@ -46,17 +47,24 @@ class Trial:
 
     Attributes:
         result: The result.
-        calls: The calls that got an outcome, in the run and the runs inside it.
+        calls: The calls that got an outcome, in the run and the runs inside it, without new
+            effects.
         off_record: Reads that the record does not have.
         new_effects: Writes that the record does not have; they were not made.
+        simulated: Calls that the simulator answered.
+        tools: The tools of all these calls, in order.
         cost: The cost in US dollars, None if unknown.
+        ask: Asks a judge a text, under a name, and keeps its reply; None asks it each time.
     """
 
     result: AgentResult[Any]
     calls: tuple[RecordedCall, ...] = ()
     off_record: tuple[RecordedCall, ...] = ()
     new_effects: tuple[RecordedCall, ...] = ()
+    simulated: tuple[RecordedCall, ...] = ()
+    tools: tuple[str, ...] = ()
     cost: float | None = None
+    ask: AskJudge | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True)
@@ -141,7 +149,7 @@ def trajectory() -> Scorer:
 
     def compare(case: Case, trial: Trial) -> Score:
         was = [one.tool for one in case.calls]
-        now = [one.tool for one in (*trial.calls, *trial.off_record, *trial.new_effects)]
+        now = list(trial.tools)
         if not was and not now:
             return Score(value=1.0)
         distance = _edit_distance(was, now)
@@ -190,7 +198,8 @@ def judge(agent: Agent[Any], *, name: str = "") -> Scorer:
     """Score by an agent that reads the request, the answer and what was expected.
 
     Its output is the score: a number, True or False, a label, or an object with ``value`` and
-    ``reason``. Its cost is not part of the variant's.
+    ``reason``. Its replies are kept in the journal of the experiment, and its cost is not part of
+    the variant's.
 
     Args:
         agent: The judge; give it an ``output_type`` and instructions that say what is good.
@@ -198,12 +207,10 @@ def judge(agent: Agent[Any], *, name: str = "") -> Scorer:
     """
 
     async def ask(case: Case, trial: Trial) -> Judgement:
-        from upshot.entry.api import run
-
         text = f"Request:\n{case.request.text}\n\nAnswer:\n{trial.result.content or '(none)'}"
         if case.expected is not None:
             text += f"\n\nExpected:\n{case.expected}"
-        result = await run(agent, text)
+        result = await (_ask if trial.ask is None else trial.ask)(agent, text, called)
         if not result.success:
             return Score(reason=f"the judge did not complete: {result.error and result.error.code}")
         output: Any = result.content if result.output is None else result.output
@@ -213,7 +220,14 @@ def judge(agent: Agent[Any], *, name: str = "") -> Scorer:
         value = getattr(output, "value", output)
         return Score(value=_number(value), reason=str(getattr(output, "reason", "")))
 
-    return Scorer(name or agent.id, ask)
+    called = name or agent.id
+    return Scorer(called, ask)
+
+
+async def _ask(agent: Agent[Any], text: str, name: str) -> AgentResult[Any]:
+    from upshot.entry.api import run
+
+    return await run(agent, text)
 
 
 def _number(value: object) -> float | str | None:

@@ -247,7 +247,7 @@ class OutputType:
         if self.schema is None:
             return text
         try:
-            value: Json = msgspec.json.decode(_without_fence(text))
+            value: Json = msgspec.json.decode(without_fence(text))
         except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
             raise ValueError(f"the answer is not JSON: {json_fault(error)}") from error
         self.build(value)
@@ -351,7 +351,8 @@ def _refers_to_itself(schema: object, name: str) -> bool:
     return bool(name) and f"#/$defs/{name}" in msgspec.json.encode(schema).decode()
 
 
-def _without_fence(text: str) -> str:
+def without_fence(text: str) -> str:
+    """Return what is inside a Markdown fence; a text without one stays as it is."""
     inner = text.strip()
     if inner.startswith("```") and inner.endswith("```") and "\n" in inner:
         return inner[inner.index("\n") + 1 : -3]

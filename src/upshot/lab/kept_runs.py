@@ -1,0 +1,151 @@
+"""Runs of an experiment that are made once, and read afterwards.
+
+Every run has an id that follows from what it is for: a trial, a judge's question, a simulated call.
+So the same experiment again reads its log, and a process that died continues it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Awaitable, Callable, Mapping
+from contextvars import Context
+from typing import Any
+
+from upshot.contract.agent import Agent
+from upshot.contract.base.enums import InterruptCause, Status
+from upshot.contract.base.structs import JsonObject
+from upshot.contract.codec import encode
+from upshot.contract.model_calls import Request
+from upshot.contract.protocols import Journal
+from upshot.contract.result import AgentResult
+from upshot.entry import api
+from upshot.entry.run_handle import RunHandle
+from upshot.entry.session_setup import has_log
+from upshot.errors import Misuse
+from upshot.journal.lease_holder import RunHeld
+
+ATTRIBUTE = "upshot.lab"
+"""The attribute of these runs: an object with ``experiment``, ``case`` and ``variant``."""
+
+# Failures that the next try may not have.
+_MAY_PASS = ("budget_exceeded", "internal", "auth_error", "taken_over", "journal_failed")
+
+
+class KeptRuns:
+    """The runs of one experiment.
+
+    Args:
+        experiment: Its name.
+        journal: Where they are.
+        options: Options of the agents that the lab asks itself.
+        outside: The context of the caller, in which no run is in progress. The lab's own agents
+            work in copies of it: they are no child runs, and their tools are real.
+    """
+
+    def __init__(
+        self, experiment: str, journal: Journal, options: Mapping[str, Any], outside: Context
+    ) -> None:
+        self._experiment = experiment
+        self._journal = journal
+        self._options = options
+        self._outside = outside
+
+    async def result_of(
+        self,
+        parts: tuple[object, ...],
+        *,
+        start: Callable[[str], Awaitable[AgentResult[Any]]],
+        resume: Callable[[str], Awaitable[AgentResult[Any]]],
+    ) -> tuple[str, AgentResult[Any]]:
+        """Start a run, or continue it, or read how it ended; returns its id too.
+
+        A run that was stopped, or failed for a reason that may pass, is made again under another
+        id.
+
+        Args:
+            parts: What the run is for; its id follows from it.
+            start: Starts the run with this id.
+            resume: Continues it.
+
+        Raises:
+            Misuse: Another process works on the run.
+        """
+        attempt = 1
+        while True:
+            run_id = _id_of(*parts, attempt)
+            if not await has_log(run_id, self._journal):
+                return run_id, await start(run_id)
+            ended = await RunHandle(run_id, self._journal).result(0)
+            if ended is None:
+                try:
+                    return run_id, await resume(run_id)
+                except RunHeld as error:
+                    raise Misuse(
+                        f"the experiment {self._experiment} is being run by another process: wait "
+                        "for its end, or give another journal"
+                    ) from error
+            if is_final(ended):
+                return run_id, ended
+            attempt += 1
+
+    async def ask(
+        self, agent: Agent[Any], text: str, parts: tuple[str, ...], about: JsonObject
+    ) -> AgentResult[Any]:
+        """Ask an agent of the lab's own, such as a judge, outside of any trial.
+
+        Args:
+            agent: The agent.
+            text: The request.
+            parts: What it is asked as, and what makes this run different from others.
+            about: Goes into the attributes of the run.
+        """
+        options: dict[str, Any] = {"journal": self._journal, **self._options}
+
+        async def start(run_id: str) -> AgentResult[Any]:
+            attributes = {ATTRIBUTE: {**about, "role": parts[0]}}
+            return await api.run(
+                agent, Request(text, run_id=run_id), attributes=attributes, **options
+            )
+
+        async def resume(run_id: str) -> AgentResult[Any]:
+            return await api.resume(run_id, agent, **options)
+
+        async def work() -> AgentResult[Any]:
+            return (await self.result_of(parts, start=start, resume=resume))[1]
+
+        return await asyncio.create_task(work(), context=self._outside.copy())
+
+    async def costs(self, parts: tuple[str, ...]) -> list[float | None]:
+        """Return what each try of a run cost, in US dollars; none if there was no such run."""
+        found: list[float | None] = []
+        while await has_log(run_id := _id_of(*parts, len(found) + 1), self._journal):
+            result = await RunHandle(run_id, self._journal).result(0)
+            found.append(None if result is None else cost_of(result))
+        return found
+
+
+def is_final(result: AgentResult[Any]) -> bool:
+    """Whether a run need not be made again."""
+    if result.status is Status.CANCELED:
+        return False
+    if result.status is Status.INTERRUPTED:
+        return result.cause == InterruptCause.CUSTOM
+    error = result.error
+    return error is None or not (error.retryable or str(error.code) in _MAY_PASS)
+
+
+def digest_of(agent: Agent[Any]) -> str:
+    """Return a text that changes with an agent, as far as it is data."""
+    return f"{encode(agent.spec())!r}"
+
+
+def cost_of(result: AgentResult[Any]) -> float | None:
+    """Return the cost of a run in US dollars, None if it is unknown."""
+    total = None if result.cost is None else result.cost.total
+    return None if total is None else float(total)
+
+
+def _id_of(*parts: object) -> str:
+    text = "\n".join(map(str, parts))
+    return f"lab-{hashlib.sha256(text.encode()).hexdigest()[:20]}"
