@@ -194,6 +194,48 @@ async def test_questions_get_their_answers_in_order_after_any_cut() -> None:
         assert given == ["a", "b", "c"], length
 
 
+async def test_equal_numbers_are_equal_arguments() -> None:
+    @tool(effect="read")
+    def price(cents: float) -> str:
+        """Price."""
+        return "cheap"
+
+    def asks(cents: float) -> Agent[Any]:
+        model = calls(ToolCall("p", "price", {"cents": cents}))
+        return Agent("desk", model=model, tools=[price])
+
+    row = await tried(await recorded(asks(5)), asks(5.0))
+    assert row.off_record == ()
+    row = await tried(await recorded(asks(5)), asks(5.5))
+    assert len(row.off_record) == 1
+
+
+async def test_a_call_with_a_secret_is_found_in_the_record_after_any_cut() -> None:
+    secret, made = "hunter2-hunter2", mails(1, to="hunter2-hunter2")
+    approved = ToolCall("d", "delete", {"id": 7})
+    agent = desk(*made, approved, instructions=f"The key is {secret}.")
+    dataset = await recorded(agent, secrets=[secret], approve=lambda asked: True)
+    assert secret not in str(dataset) and "<secret" not in str(dataset)
+    assert [one.arguments for one in dataset.cases[0].calls] == [{"to": "***"}, {"id": 7}]
+    whole = Ordered()
+    for length in range(len(agent.tools or ()) + 30):
+        journal = whole.cut(length) if length else whole
+        row = await tried(dataset, agent, secrets=[secret], journal=journal)
+        assert (row.new_effects, row.scores["same_effects"].value) == ((), 1), length
+        assert secret not in str(whole.order)
+        if length == len(whole.order):
+            break
+    row = await tried(dataset, desk(*mails(1, to="other"), approved), secrets=[secret])
+    assert [one.arguments for one in row.new_effects] == [{"to": "other"}]
+
+
+async def test_further_secrets_are_masked_in_a_dataset() -> None:
+    journal = MemoryJournal()
+    await run(desk(*mails(1, to="ann@example.com")), Request("Go.", run_id="r"), journal=journal)
+    dataset = await Dataset.from_journal(journal, secrets=["ann@example.com"])
+    assert [one.arguments for one in dataset.cases[0].calls] == [{"to": "***"}]
+
+
 async def test_one_mistake_is_one_error() -> None:
     dataset = await recorded(desk(*mails(1)))
     with pytest.raises(Misuse, match="model"):

@@ -32,6 +32,7 @@ from upshot import (
     ToolCall,
     ToolError,
     ToolStarted,
+    lab,
     resume,
     run,
     run_sync,
@@ -449,3 +450,19 @@ async def test_secrets_stay_masked_in_recorded_texts() -> None:
     told = str([span.to_json() for span in sight.spans()])
     assert "hunter2" not in told
     assert "no such key as ***" in told
+
+
+async def test_spans_of_the_lab_say_which_experiment_case_and_variant(sight: Sight) -> None:
+    dataset = lab.Dataset("one", (lab.Case(id="7", request=Request("How much?")),))
+    judge = Agent("kind", model=ScriptedModel(["1"]))
+    options: Any = {"name": "trial", "scorers": [judge], "journal": "memory:"}
+    await lab.run(dataset, {"new": adding("Three.")}, **options)
+    expected = {
+        "upshot.lab.experiment": "trial",
+        "upshot.lab.case": "7",
+        "upshot.lab.variant": "new",
+    }
+    assert expected.items() <= facts(sight.span("invoke_agent adder")).items()
+    judged = facts(sight.span("invoke_agent kind"))
+    assert {**expected, "upshot.lab.role": "judge"}.items() <= judged.items()
+    assert sight.span("invoke_agent kind").parent is None

@@ -20,6 +20,7 @@ from typing import Any, Unpack, cast
 from msgspec import convert
 
 from upshot.contract.base.enums import Effect
+from upshot.contract.base.secrets import Secrets, hide_all_marks
 from upshot.contract.base.structs import Json, JsonObject, Moment, Value
 from upshot.contract.codec import decode, decoder_of, encode
 from upshot.contract.message import MAIN_CHANNEL, Message
@@ -162,6 +163,7 @@ class Dataset:
         name: str = "runs",
         status: str | None = "ended",
         note: str | None = None,
+        secrets: Iterable[str] = (),
         sample: int | None = None,
         seed: int = 0,
         **filters: Unpack[RunFilters],
@@ -173,6 +175,7 @@ class Dataset:
             name: The name of the dataset.
             status: Only runs with this status or phase, as in ``Journal.runs``.
             note: Only runs with a note of this name, or "name=value".
+            secrets: Texts to mask, beside those that the journal masks.
             sample: As many of them, drawn at random; None takes all.
             seed: Makes the draw repeatable.
             filters: Which runs, the newest first; see ``RunFilters``. *limit* counts those with
@@ -188,8 +191,9 @@ class Dataset:
         found = [one async for one in _run_ids(journal, status, note, filters)]
         if sample is not None and sample < len(found):
             found = sorted(random.Random(seed).sample(found, sample), key=found.index)
+        mask = Secrets(secrets).mask
         cases = [await case_of(run_id, journal) for run_id in found]
-        return cls(name, tuple(case for case in cases if case is not None))
+        return cls(name, tuple(mask(_without_marks(case)) for case in cases if case is not None))
 
     def write(self, path: str | PathLike[str]) -> None:
         """Write the dataset to a file, replacing it."""
@@ -224,8 +228,17 @@ class Dataset:
 
 
 def call_key(tool: str, arguments: JsonObject) -> str:
-    """Return a text that is equal for calls of one tool with equal arguments."""
-    return f"{tool} {json.dumps(arguments, sort_keys=True, ensure_ascii=False)}"
+    """Return a text that is equal for calls of one tool with equal arguments: 5.0 equals 5."""
+    plain = _with_plain_numbers(arguments)
+    return f"{tool} {json.dumps(plain, sort_keys=True, ensure_ascii=False)}"
+
+
+def _with_plain_numbers(value: Json) -> Json:
+    if isinstance(value, dict):
+        return {name: _with_plain_numbers(inner) for name, inner in value.items()}
+    if isinstance(value, list):
+        return [_with_plain_numbers(inner) for inner in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 async def case_of(run_id: str, journal: Journal) -> Case | None:
@@ -268,6 +281,12 @@ async def case_of(run_id: str, journal: Journal) -> Case | None:
         took_s=sum(one.duration_ms for one in results) / 1000,
         notes={one.name: one.value for one in notes},
     )
+
+
+def _without_marks(case: Case) -> Case:
+    """Return a case whose masked secrets are the same text, from whichever log it comes."""
+    text = encode(case).decode()
+    return case if "<secret " not in text else decode(hide_all_marks(text), decoder_of(Case))
 
 
 def _history_of(past: RunState) -> tuple[Message, ...]:

@@ -22,6 +22,7 @@ from upshot.clock import SYSTEM_CLOCK
 from upshot.contract.agent import Agent
 from upshot.contract.base.checks import format_value
 from upshot.contract.base.enums import Effect
+from upshot.contract.base.secrets import Secrets
 from upshot.contract.base.structs import Json, JsonObject
 from upshot.contract.base.words import count
 from upshot.contract.codec import encode
@@ -35,7 +36,7 @@ from upshot.entry.run_handle import chain_from
 from upshot.errors import Misuse
 from upshot.journal.opening import open_journal
 from upshot.lab.dataset import Case, Dataset, RecordedCall, call_key
-from upshot.lab.kept_runs import ATTRIBUTE, KeptRuns, cost_of, digest_of
+from upshot.lab.kept_runs import KeptRuns, cost_of, digest_of
 from upshot.lab.recorded_tools import (
     RecordedTools,
     Source,
@@ -49,7 +50,7 @@ from upshot.lab.report import LabCall, Report, Row
 from upshot.lab.scorers import AskJudge, Score, Scorer, ScorerFunction, Trial, scorer_of
 from upshot.lab.simulation import Simulator, check_simulator
 from upshot.models.scripted import ScriptedModel
-from upshot.runs.plan import Where
+from upshot.runs.plan import LAB_ATTRIBUTE, Where
 from upshot.runs.run_context import stand_ins
 from upshot.state.run_state import RunState
 from upshot.tools.gates.approval_gate import ApprovalRequest
@@ -73,6 +74,8 @@ class Variant:
     policy: Policy | None = None
 
 
+Mask: TypeAlias = Callable[[Any], Any]
+
 RECORD = "record"
 """The variant of what really happened."""
 
@@ -91,6 +94,7 @@ async def run(
     approvals: Approvals = "deny",
     replies: Literal["live", "recorded"] = "live",
     dependencies: object = None,
+    secrets: Iterable[str] = (),
     budget_usd: Decimal | float | None = None,
     concurrency: int = 10,
     progress: Progress | None = None,
@@ -121,6 +125,8 @@ async def run(
             nothing, and shows what the lab itself changes.
         dependencies: The ``dependencies`` of the runs, if instructions or deciders need them; the
             agents' own factories are not called.
+        secrets: Texts that are masked in the journal of the experiment and in the report. Give
+            those of the recorded runs, so that a call with one of them is found in the record.
         budget_usd: The most that all runs may cost together, in US dollars.
         concurrency: How many runs work at the same time.
         progress: Called after each run.
@@ -137,7 +143,8 @@ async def run(
     simulates = _check_simulator(simulator, is_used="simulated" in (tools, unseen))
     judges = check_scorers(scorers)
     name = name or _name_of(dataset, named, (*chosen.values(), simulates))
-    shared: dict[str, Any] = {}
+    secrets = tuple(secrets)
+    shared: dict[str, Any] = {"secrets": secrets} if secrets else {}
     if budget_usd is not None:
         shared["quotas"] = [_quota_of(name, budget_usd)]
     options = {"dependencies": dependencies or _NoDependencies(), **shared}
@@ -153,6 +160,8 @@ async def run(
             simulator=simulates,
             kept=KeptRuns(name, opened, shared, copy_context()),
             approvals=approvals,
+            secrets=secrets,
+            mask=Secrets(secrets).mask,
             is_recorded=replies == "recorded",
             options=options,
         )
@@ -171,6 +180,8 @@ class _Experiment:
     simulator: Any
     kept: KeptRuns
     approvals: Approvals
+    secrets: tuple[str, ...]
+    mask: Mask
     is_recorded: bool
     options: Mapping[str, Any]
 
@@ -236,7 +247,7 @@ class _Experiment:
 
         async def resume(run_id: str) -> AgentResult[Any]:
             runs = await chain_from(run_id, self.journal)
-            states = [state for one in runs async for state in _states_of(one, self.journal)]
+            states = [state for one in runs async for state in self._states_of(one)]
             options = self._options(case, tried, states, helpers)
             return await api.resume(runs[-1], tried.agent, **options)
 
@@ -281,7 +292,7 @@ class _Experiment:
         agent = tried.agent
         if case.history:
             options["history"] = case.history
-        options["attributes"] = {**case.attributes, ATTRIBUTE: helpers.about}
+        options["attributes"] = {**case.attributes, LAB_ATTRIBUTE: helpers.about}
         if agent.handoffs:
             return await api.run_with_handoffs([agent], request, **options)
         return await api.run(agent, request, **options)
@@ -291,14 +302,21 @@ class _Experiment:
     ) -> dict[str, Any]:
         """Return the options of a run; *states* are those of its earlier sessions, if any."""
         made = [record for state in states for record in state.records]
-        answering = RecordedTools(case, self.source, self.unseen, self.simulator, helpers.simulate)
+        answering = RecordedTools(
+            case,
+            source=self.source,
+            unseen=self.unseen,
+            simulator=self.simulator,
+            ask=helpers.simulate,
+            mask=self.mask,
+        )
         answering.add_made(made)
         # Only for this task, and for everything that it starts.
         stand_ins.set(answering.of_run)
         options: dict[str, Any] = {
             "journal": self.journal,
             "host": _RecordedHost(case, sum(len(one.answers_given) for one in states)),
-            "approve": _RecordedApprovals(case, self.approvals, states),
+            "approve": _RecordedApprovals(case, self.approvals, states, self.mask),
             "clock": _RecordedClock(case.started_at),
             "policy": tried.policy or case.policy,
             **self.options,
@@ -313,8 +331,8 @@ class _Experiment:
         records = [
             record
             for one in await chain_from(run_id, self.journal)
-            async for state in _states_of(one, self.journal)
-            for record in state.records
+            async for state in self._states_of(one)
+            for record in self.mask(state.records)
         ]
         missed = [to_call(one) for one in records if is_missed(one, case)]
         if isinstance(self.simulator, Agent):
@@ -338,15 +356,14 @@ class _Experiment:
             ask=helpers.judge_of(run_id),
         )
 
-
-async def _states_of(run_id: str, journal: Journal) -> AsyncIterator[RunState]:
-    """Yield the state of a run, and those of its child runs."""
-    past = RunState()
-    await fold_new_events(past, run_id, journal)
-    yield past
-    for child in past.children:
-        async for inner in _states_of(child, journal):
-            yield inner
+    async def _states_of(self, run_id: str) -> AsyncIterator[RunState]:
+        """Yield the state of a run, and those of its child runs."""
+        past = RunState()
+        await fold_new_events(past, run_id, self.journal, secrets=self.secrets)
+        yield past
+        for child in past.children:
+            async for inner in self._states_of(child):
+                yield inner
 
 
 class _LabAgents:
@@ -417,20 +434,25 @@ class _RecordedApprovals:
         case: The case.
         otherwise: For calls that the record has no answer for.
         states: What earlier sessions did; their calls are not asked about again.
+        mask: Masks secrets, as they are masked in the case.
     """
 
-    def __init__(self, case: Case, otherwise: Approvals, states: Sequence[RunState]) -> None:
+    def __init__(
+        self, case: Case, otherwise: Approvals, states: Sequence[RunState], mask: Mask
+    ) -> None:
         self._known = case.approvals
         self._otherwise = otherwise
+        self._mask = mask
         self._given = Counter[str]()
         for state in states:
-            self._given.update(key_of(one) for one in state.records if one.approval is not None)
+            asked = mask([one for one in state.records if one.approval is not None])
+            self._given.update(map(key_of, asked))
             # A call that has started was approved, if that was needed.
             started = state.unsettled.values()
-            self._given.update(call_key(one.call.name, one.arguments) for one in started)
+            self._given.update(call_key(one.call.name, mask(one.arguments)) for one in started)
 
     def __call__(self, request: ApprovalRequest) -> bool:
-        key = call_key(request.tool_name, dict(request.arguments))
+        key = call_key(request.tool_name, self._mask(dict(request.arguments)))
         if known := self._known.get(key):
             self._given[key] += 1
             return known[min(self._given[key], len(known)) - 1]

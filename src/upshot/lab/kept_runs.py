@@ -24,9 +24,7 @@ from upshot.entry.run_handle import RunHandle
 from upshot.entry.session_setup import has_log
 from upshot.errors import Misuse
 from upshot.journal.lease_holder import RunHeld
-
-ATTRIBUTE = "upshot.lab"
-"""The attribute of these runs: an object with ``experiment``, ``case`` and ``variant``."""
+from upshot.runs.plan import LAB_ATTRIBUTE
 
 # Failures that the next try may not have.
 _MAY_PASS = ("budget_exceeded", "internal", "auth_error", "taken_over", "journal_failed")
@@ -103,7 +101,7 @@ class KeptRuns:
         options: dict[str, Any] = {"journal": self._journal, **self._options}
 
         async def start(run_id: str) -> AgentResult[Any]:
-            attributes = {ATTRIBUTE: {**about, "role": parts[0]}}
+            attributes = {LAB_ATTRIBUTE: {**about, "role": parts[0]}}
             return await api.run(
                 agent, Request(text, run_id=run_id), attributes=attributes, **options
             )

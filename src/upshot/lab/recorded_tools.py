@@ -21,6 +21,7 @@ from msgspec.structs import replace
 
 from upshot.contract.agent import Agent
 from upshot.contract.base.enums import DeniedReason, Effect, InterruptCause
+from upshot.contract.base.structs import JsonObject
 from upshot.contract.run_control import Interrupt
 from upshot.contract.tool_calls import ToolDenied, ToolOutcome, ToolRecord
 from upshot.lab.dataset import Case, RecordedCall, call_key
@@ -64,21 +65,25 @@ class RecordedTools:
         unseen: What a call gets that was not recorded.
         simulator: Answers calls, None if none are simulated.
         ask: Asks an agent that simulates.
+        mask: Masks the secrets of arguments, as they are masked in the case and in the logs.
     """
 
     def __init__(
         self,
         case: Case,
+        *,
         source: Source,
         unseen: Unseen,
         simulator: Callable[[SimulatedCall], Any] | Agent[Any] | None,
         ask: AskSimulator,
+        mask: Callable[[JsonObject], JsonObject],
     ) -> None:
         self._case = case
         self._source = source
         self._unseen = unseen
         self._simulator = simulator
         self._ask = ask
+        self._mask = mask
         self._made = Counter[str]()
         self._earlier: list[RecordedCall] = []
         self._known: dict[str, list[RecordedCall]] = {}
@@ -90,8 +95,9 @@ class RecordedTools:
         for record in records:
             # What another gate denied was never asked for here.
             if not isinstance(record.outcome, ToolDenied) or record.gate == LAB_GATE:
-                self._made[key_of(record)] += 1
-                self._earlier.append(to_call(record))
+                made = to_call(record)
+                self._made[call_key(made.tool, self._mask(made.arguments))] += 1
+                self._earlier.append(made)
 
     def of_run(self, context: RunContext) -> StandIn:
         """Return what answers the calls of a run."""
@@ -108,7 +114,7 @@ class RecordedTools:
         return answer
 
     async def _answer(self, call: CallState, tool: Tool, context: RunContext) -> ToolOutcome | None:
-        key = call_key(tool.name, dict(call.arguments or {}))
+        key = call_key(tool.name, self._mask(dict(call.arguments or {})))
         earlier, known = self._made[key], self._known.get(key, [])
         # Before anything waits, since equal calls may run at the same time.
         self._made[key] += 1

@@ -362,6 +362,8 @@ def without_fence(text: str) -> str:
 # The logged option that names the engine's class.
 ENGINE_OPTION = "engine"
 POLICY_OPTION = "policy"
+# The attribute of runs of the lab: an object with ``experiment``, ``case`` and ``variant``.
+LAB_ATTRIBUTE = "upshot.lab"
 # Option of a fork: whether the user is asked about every call that may write.
 ASK_WRITES_OPTION = "ask_writes"
 # Options that the log cannot store and later sessions need, with how else a session can get them.

@@ -41,7 +41,7 @@ from upshot.contract.model_calls import (
 from upshot.contract.protocols import AnyResult
 from upshot.contract.tool_calls import ToolDenied
 from upshot.contract.usage import Usage
-from upshot.runs.plan import Plan
+from upshot.runs.plan import LAB_ATTRIBUTE, Plan
 from upshot.telemetry.attributes import Attributes, Content, Source, error_type_of, source_of
 from upshot.telemetry.metrics import Instruments
 
@@ -127,6 +127,9 @@ class SessionTelemetry:
             attributes["gen_ai.conversation.id"] = request.context_id
         if self._plan.parent_run_id:
             attributes["upshot.run.parent_id"] = self._plan.parent_run_id
+        tried = self._plan.attributes.get(LAB_ATTRIBUTE)
+        if isinstance(tried, dict):
+            attributes |= {f"upshot.lab.{name}": str(value) for name, value in tried.items()}
         if self._content is not None and isinstance(event, RunStarted):
             attributes["gen_ai.input.messages"] = self._content.messages(request.to_message())
             if isinstance(agent.instructions, str):
