@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from os import PathLike
 from pathlib import Path
 from statistics import fmean
@@ -34,6 +35,7 @@ class Row(Value, frozen=True, kw_only=True):
         variant: The variant; "record" is what happened.
         repeat: Which repetition, from 1.
         run_id: The run in the journal of the experiment, or the recorded one.
+        request: The beginning of what was asked, on the rows of the record.
         status: How it ended.
         answer: What it answered, None for nothing.
         error: Why it failed, "" if it did not.
@@ -52,6 +54,7 @@ class Row(Value, frozen=True, kw_only=True):
     variant: str
     repeat: int = 1
     run_id: str = ""
+    request: str = ""
     status: str = ""
     answer: str | None = None
     error: str = ""
@@ -89,7 +92,7 @@ class Comparison(Value, frozen=True, kw_only=True):
     labels: dict[str, int] = {}
 
 
-class Report(Value, frozen=True, kw_only=True):
+class Report(Value, frozen=True, kw_only=True, dict=True):
     """What an experiment found.
 
     Attributes:
@@ -131,6 +134,17 @@ class Report(Value, frozen=True, kw_only=True):
 
     def compare(self, variant: str, scorer: str) -> Comparison:
         """Compare the scores of a variant with those of the baseline."""
+        known = self._comparisons
+        if (variant, scorer) not in known:
+            known[variant, scorer] = self._compare(variant, scorer)
+        return known[variant, scorer]
+
+    @cached_property
+    def _comparisons(self) -> dict[tuple[str, str], Comparison]:
+        """The comparisons made so far: intervals take long."""
+        return {}
+
+    def _compare(self, variant: str, scorer: str) -> Comparison:
         found = _by_case(self.of(variant), scorer)
         labels = _labels(self.of(variant), scorer)
         if not found:
@@ -170,8 +184,8 @@ class Report(Value, frozen=True, kw_only=True):
                 yield [
                     scorer,
                     variant,
-                    _score_text(found),
-                    "" if is_base or found.difference is None else _change_text(found.difference),
+                    score_text(found),
+                    "" if is_base or found.difference is None else change_text(found.difference),
                     "" if is_base or found.mean is None else counts,
                 ]
 
@@ -296,7 +310,8 @@ def _is_broken(row: Row, scorer: str) -> bool:
     return score is not None and score.value is None and score.reason.startswith("raised ")
 
 
-def _score_text(found: Comparison) -> str:
+def score_text(found: Comparison) -> str:
+    """Return the mean with its interval, or the labels, in words."""
     return _labels_text(found.labels) if found.mean is None else _mean_text(found.mean)
 
 
@@ -306,7 +321,8 @@ def _mean_text(interval: Interval) -> str:
     return f"{interval.mean:.3g} ({interval.low:.3g} to {interval.high:.3g})"
 
 
-def _change_text(interval: Interval) -> str:
+def change_text(interval: Interval) -> str:
+    """Return a difference with its interval, in words."""
     if interval.low is None or interval.low == interval.high:
         return f"{interval.mean:+.3g}" if interval.mean else "0"
     return f"{interval.mean:+.3g} ({interval.low:+.3g} to {interval.high:+.3g})"

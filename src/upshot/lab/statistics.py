@@ -8,8 +8,10 @@ narrow. It covers the true mean at about the rate that it states.
 from __future__ import annotations
 
 import random
+from array import array
 from collections.abc import Sequence
-from math import sqrt
+from functools import lru_cache
+from math import fsum, sqrt
 from statistics import NormalDist, fmean, stdev
 from typing import Final
 
@@ -55,11 +57,21 @@ def interval_of(values: Sequence[float], *, seed: int = 0) -> Interval | None:
         return Interval(mean=mean, cases=count)
     if not any(one != values[0] for one in values):
         return Interval(mean=mean, low=mean, high=mean, cases=count)
-    choose = random.Random(seed).choices
-    means = sorted(fmean(choose(values, k=count)) for _ in range(_DRAWS))
+    pick = values.__getitem__
+    means = sorted(fsum(map(pick, draw)) / count for draw in _draws_of(count, seed))
     tail = _tail_of(count)
     low, high = _quantile(means, tail), _quantile(means, 1 - tail)
     return Interval(mean=mean, low=low, high=high, cases=count)
+
+
+@lru_cache(maxsize=2)
+def _draws_of(count: int, seed: int) -> Sequence[Sequence[int]]:
+    """Return the places of each resampling: all scorers of a report use the same ones.
+
+    Drawing takes four fifths of the time of an interval.
+    """
+    choose, places = random.Random(seed).choices, range(count)
+    return [array("L", choose(places, k=count)) for _ in range(_DRAWS)]
 
 
 def spread_of(values: Sequence[float]) -> float | None:
