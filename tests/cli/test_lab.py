@@ -59,8 +59,13 @@ def test_mistakes_are_said_in_one_sentence(command: Command, tmp_path: Path) -> 
     (tmp_path / "none.jsonl").write_text("{}\n", "utf-8")
     command("run", "desk.py", "Refund.", "--journal", "runs.db")
     command("lab", "collect", "one.jsonl", "--journal", "runs.db")
-    trial = ("lab", "run", "one.jsonl", "desk.py")
+    trial, runs = ("lab", "run", "one.jsonl", "desk.py"), ("--journal", "runs.db")
     said = {
+        ("lab", "collect", "x.jsonl", "--since", "soon"): "--since",
+        ("lab", "collect", "x.jsonl", "--min-cost", "-1"): "--min-cost",
+        ("lab", "collect", "x.jsonl", "--secrets", "gone.txt", *runs): "gone.txt cannot be read",
+        ("lab", "collect", "x.jsonl", "--effect", "bad", *runs): "effect",
+        (*trial, "--secrets", "gone.txt"): "gone.txt cannot be read",
         (*trial, "--unseen", "simulated"): "simulated tools need simulator=",
         (*trial, "--tools", "simulated", "--simulator", "desk.py:none"): "has no 'none'",
         (*trial, "--simulator", "openai:gpt-5"): "simulator= needs tools='simulated'",
@@ -86,3 +91,18 @@ def test_a_function_of_a_file_answers_calls(command: Command, tmp_path: Path) ->
     options = ("--unseen", "simulated", "--simulator", "desk_new.py:pay")
     code, out, err = command("lab", "run", "one.jsonl", "desk_new.py", *options)
     assert (code, "a simulator answered 1 call of desk_new: refund 1" in out) == (0, True), err
+
+
+def test_the_options_of_collect_choose_and_mask(command: Command, tmp_path: Path) -> None:
+    (tmp_path / "desk.py").write_text(DESK, "utf-8")
+    (tmp_path / "secrets.txt").write_text("ann@example.com\n", "utf-8")
+    for text in ("Refund ann@example.com.", "Refund bob."):
+        command("run", "desk.py", text, "--journal", "runs.db")
+    options = ("--since", "2020-01-01", "--effect", "applied", "--text", "ann", "--seed", "3")
+    masks = ("--secrets", "secrets.txt", "--journal", "runs.db", "--json")
+    code, out, err = command("lab", "collect", "x.jsonl", *options, *masks)
+    assert (code, json.loads(out)["cases"]) == (0, 1), err
+    text = (tmp_path / "x.jsonl").read_text("utf-8")
+    assert "Refund ***." in text and "ann@" not in text
+    code, _, err = command("lab", "collect", "x.jsonl", "--min-cost", "1", "--journal", "runs.db")
+    assert (code, "no run fits" in err) == (2, True)

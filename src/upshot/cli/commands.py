@@ -521,6 +521,9 @@ def lab() -> None:
     """Try agents on what has happened: models are asked, tools answer from the record."""
 
 
+_LAB_SECRETS = text("--secrets", "FILE", "Texts to mask, one a line.", type=PATH)
+
+
 @lab.command(short_help="Write past runs into a dataset.")
 @click.argument("path", metavar="DATA.jsonl", type=PATH)
 @text("--agent", "ID", "Only runs of this agent.", name="agent_id")
@@ -528,8 +531,17 @@ def lab() -> None:
 @text("--tool", "NAME", "Only runs that called this tool.")
 @text("--error-code", "CODE", "Only runs that failed with this code.")
 @text("--text", "TEXT", "Only runs whose request or answer contains it.", name="text")
+@text("--effect", "EFFECT", "Only runs with this worst effect: none, applied or unknown.")
+@text("--conversation", "ID", "Only the turns of this conversation.", name="context_id")
+@text("--since", "MOMENT", "Only runs that started then or later, in UTC.")
+@text("--until", "MOMENT", "Only runs that started before.")
+@click.option(
+    "--min-cost", type=click.FloatRange(0), default=0, metavar="N", help="Only runs that cost it."
+)
 @click.option("--status", default="ended", metavar="STATUS", show_default=True, help="As for runs.")
 @number("--sample", "Draw so many at random.", least=1, default=None)
+@number("--seed", "Another one draws others.", least=0, default=0)
+@_LAB_SECRETS
 @number("--limit", "The newest so many, 0 for all.", least=0, default=0)
 @JOURNAL
 @JSON
@@ -576,6 +588,7 @@ def collect(**options: Any) -> int:
     show_default=True,
     help="What a call gets that was not recorded.",
 )
+@_LAB_SECRETS
 @text("--simulator", "MODEL", "Or FILE.py:NAME, a function or an agent: answers simulated calls.")
 @text("--name", "NAME", "The name of the experiment; another one makes all runs again.")
 @text("--fail-if", "CONDITION", "Exit with 1 if it holds, such as 'effects.new > 0'.")

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from upshot.cli.listing import plain_table
 from upshot.cli.loading import Target, import_file, load_agent
-from upshot.cli.lookup import existing_journal
+from upshot.cli.lookup import existing_journal, read_moment
 from upshot.cli.terminal import Terminal
 from upshot.contract.agent import Agent
 from upshot.contract.base.structs import JsonObject
@@ -36,12 +36,20 @@ async def collect_cases(
     status: str,
     note: str,
     sample: int,
+    seed: int,
     limit: int,
+    min_cost: float,
+    secrets: str,
+    since: str,
+    until: str,
     **filters: str,
 ) -> int:
     """Write past runs into a dataset."""
     _check_folder(path)
     given: Any = {name: value for name, value in filters.items() if value}
+    for name, text in (("since", since), ("until", until)):
+        if text:
+            given[name] = read_moment(text, f"--{name}")
     async with open_journal(existing_journal(journal), create=False) as log:
         given["limit"] = limit or None
         found = await Dataset.from_journal(
@@ -50,6 +58,9 @@ async def collect_cases(
             status=status,
             note=note or None,
             sample=sample or None,
+            seed=seed,
+            min_cost=min_cost,
+            secrets=_secrets(secrets),
             **given,
         )
     if not len(found):
@@ -68,6 +79,7 @@ async def run_cases(
     against: Sequence[str],
     scorers: str,
     simulator: str,
+    secrets: str,
     budget: float | None,
     fail_if: str,
     report_file: str,
@@ -96,6 +108,7 @@ async def run_cases(
         variants,
         scorers=judges,
         simulator=_simulator(simulator),
+        secrets=_secrets(secrets),
         budget_usd=budget,
         progress=progress,
         **options,
@@ -166,6 +179,17 @@ def _agent(target: str) -> Agent[Any]:
     if not isinstance(found, Agent):
         raise Misuse(f"{target} is an agent's file: the lab takes agents of Python files")
     return found
+
+
+def _secrets(file: str) -> list[str]:
+    """Return the lines of a file of secrets."""
+    if not file:
+        return []
+    try:
+        lines = Path(file).read_text("utf-8").splitlines()
+    except (OSError, ValueError) as error:
+        raise Misuse(f"--secrets: {file} cannot be read: {error}") from error
+    return [line for line in lines if line.strip()]
 
 
 def _simulator(given: str) -> Any:

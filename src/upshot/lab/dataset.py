@@ -10,22 +10,25 @@ from __future__ import annotations
 import hashlib
 import json
 import random
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
+from decimal import Decimal
+from functools import partial
 from os import PathLike
 from pathlib import Path
 from typing import Any, Unpack, cast
 
 from msgspec import convert
 
+from upshot.contract.base.checks import check_amount
 from upshot.contract.base.enums import Effect
 from upshot.contract.base.secrets import Secrets, hide_all_marks
 from upshot.contract.base.structs import Json, JsonObject, Moment, Value
 from upshot.contract.codec import decode, decoder_of, encode
 from upshot.contract.message import MAIN_CHANNEL, Message
 from upshot.contract.model_calls import ModelReplied, ModelResponse, Request
-from upshot.contract.protocols import ArtifactStore, Journal, RunFilters
+from upshot.contract.protocols import ArtifactStore, Journal, RunFilters, RunSummary
 from upshot.contract.settings import Policy
 from upshot.contract.tool_calls import (
     ToolArtifactReference,
@@ -163,6 +166,7 @@ class Dataset:
         name: str = "runs",
         status: str | None = "ended",
         note: str | None = None,
+        min_cost: Decimal | float = 0,
         secrets: Iterable[str] = (),
         sample: int | None = None,
         seed: int = 0,
@@ -175,11 +179,12 @@ class Dataset:
             name: The name of the dataset.
             status: Only runs with this status or phase, as in ``Journal.runs``.
             note: Only runs with a note of this name, or "name=value".
+            min_cost: Only runs that cost at least so much, in their own currency; see ``currency``.
             secrets: Texts to mask, beside those that the journal masks.
             sample: As many of them, drawn at random; None takes all.
             seed: Makes the draw repeatable.
             filters: Which runs, the newest first; see ``RunFilters``. *limit* counts those with
-                the note.
+                the note and the cost.
 
         Raises:
             Misuse: A filter is not allowed.
@@ -188,7 +193,9 @@ class Dataset:
         for what, number in (("sample", sample), ("limit", filters.get("limit"))):
             if number is not None and (type(number) is not int or number < 1):
                 raise Misuse(f"{what} is a whole number from 1, got {number!r:.40}")
-        found = [one async for one in _run_ids(journal, status, note, filters)]
+        check_amount("min_cost", float(min_cost))
+        fits = partial(_fits, journal=journal, note=note or "", min_cost=Decimal(str(min_cost)))
+        found = [one async for one in _run_ids(journal, status, fits, filters)]
         if sample is not None and sample < len(found):
             found = sorted(random.Random(seed).sample(found, sample), key=found.index)
         mask = Secrets(secrets).mask
@@ -322,23 +329,36 @@ def _by_time(replied: tuple[datetime | None, ModelResponse]) -> float:
 
 
 async def _run_ids(
-    journal: Journal, status: str | None, note: str | None, filters: RunFilters
+    journal: Journal,
+    status: str | None,
+    fits: Callable[[RunSummary], Awaitable[bool]],
+    filters: RunFilters,
 ) -> AsyncIterator[str]:
-    name, _, value = (note or "").partition("=")
-    shared, before, left = shared_journal(journal), "", filters.get("limit")
+    before, left = "", filters.get("limit")
     while page := await journal.runs(
         status, **{"parent_run_id": "", **filters, "before": before, "limit": _PAGE}
     ):
         for run in page:
-            if name:
-                notes = () if shared is None else await shared.notes(run.run_id)
-                if not any(one.name == name and value in ("", str(one.value)) for one in notes):
-                    continue
+            if not await fits(run):
+                continue
             if left == 0:
                 return
             left = None if left is None else left - 1
             yield run.run_id
         before = page[-1].run_id
+
+
+async def _fits(run: RunSummary, *, journal: Journal, note: str, min_cost: Decimal) -> bool:
+    """Whether a run has the note and the cost that are asked for."""
+    cost = None if run.cost is None else run.cost.total
+    if min_cost and (cost is None or cost < min_cost):
+        return False
+    if not note:
+        return True
+    name, _, value = note.partition("=")
+    shared = shared_journal(journal)
+    notes = () if shared is None else await shared.notes(run.run_id)
+    return any(one.name == name and value in ("", str(one.value)) for one in notes)
 
 
 async def _calls_of(past: RunState, journal: Journal) -> AsyncIterator[RecordedCall]:
