@@ -76,7 +76,7 @@ async def one(tools, name, arguments=None, **options):
 def servers():
     """The processes that this one started, their pids by what started them."""
     found = subprocess.run(
-        ["ps", "-o", "pid=,args=", "--ppid", str(os.getpid())],
+        ["ps", "-ww", "-o", "pid=,args=", "--ppid", str(os.getpid())],
         capture_output=True,
         text=True,
         check=False,
@@ -232,3 +232,31 @@ async def _pid_of(name, pids):
         if name in Path(f"/proc/{pid}/cmdline").read_text():
             return pid
     raise AssertionError(f"{name} does not run")
+
+
+RESEARCH = ("all_simulate-research-query", {"topic": "python", "ambiguous": True})
+
+
+@needs_node
+async def test_a_call_that_a_server_of_2025_works_on_as_a_task_tells_how_far_it_is():
+    told = []
+
+    def tell(event):
+        if isinstance(event, ToolProgress):
+            told.append(event.text)
+
+    async with everything() as tools:
+        done = await one(tools, RESEARCH[0], {"topic": "tea"}, emit=tell)
+    assert "Research Report: tea" in done.output["result"]
+    assert {"Gathering sources...", "Generating report..."} <= {*told}
+
+
+@needs_node
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [({"interpretation": "snake"}, "python (snake)"), (None, "User cancelled")],
+)
+async def test_a_task_of_2025_asks_as_any_call_does(answer, said):
+    async with everything(elicit=lambda question: answer) as tools:
+        done = await one(tools, *RESEARCH)
+    assert said in done.output["result"]

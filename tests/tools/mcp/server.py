@@ -155,10 +155,37 @@ def call(name, arguments, meta, send):
     return {"content": [text("done")]}
 
 
+# A server that works on its calls as tasks, which ask before they have a result.
+TASKS = {"tasks": {"requests": {"tools": {"call": {}}}}} if "tasks" in sys.argv else {}
+WAITING = []
+
+
+def task(status):
+    date = "2026-01-01T00:00:00Z"
+    dates = {"createdAt": date, "lastUpdatedAt": date, "ttl": None}
+    return {"taskId": "t1", "status": status, "pollInterval": 1, **dates}
+
+
+def answer_task(method, params, send):
+    match method:
+        case "tools/call":
+            WAITING.append(params)
+            return {"task": task("working")}
+        case "tasks/get":
+            return task("input_required")
+        case "tasks/result":
+            return call(WAITING[-1]["name"], WAITING[-1]["arguments"], {}, send)
+        case _:
+            log("task-cancelled")
+            return task("cancelled")
+
+
 def ask(send):
     """Ask the user, and return the answer; None if the call was cancelled meanwhile."""
     field = {"name": {"type": "string"}}
     params = {"message": "Who are you?", "requestedSchema": _schema(**field)}
+    if WAITING:
+        params["_meta"] = {"io.modelcontextprotocol/related-task": {"taskId": "t1"}}
     send({"jsonrpc": "2.0", "id": "q", "method": "elicitation/create", "params": params})
     for line in sys.stdin:
         message = json.loads(line)
@@ -174,8 +201,9 @@ def tools(params):
     listed = TOOLS
     if "asks" in sys.argv:
         reads = {"readOnlyHint": True}
-        quiz = {"name": "quiz", "inputSchema": _schema(), "annotations": reads}
-        listed = [quiz, {"name": "greet", "inputSchema": _schema()}]
+        may_be_task = {"execution": {"taskSupport": "optional"}}
+        quiz = {"name": "quiz", "inputSchema": _schema(), "annotations": reads, **may_be_task}
+        listed = [quiz, {"name": "greet", "inputSchema": _schema(), **may_be_task}]
     if times("changed"):
         listed = [t | {"description": "Does more."} if t["name"] == "note" else t for t in TOOLS]
     if times("emptied"):
@@ -201,7 +229,7 @@ def answer(message, send):
         case "initialize":
             result = {
                 "protocolVersion": params["protocolVersion"],
-                "capabilities": {"tools": {"listChanged": True}},
+                "capabilities": {"tools": {"listChanged": True}, **TASKS},
                 "serverInfo": {"name": "small", "version": "1"},
             }
         case "tools/list":
@@ -213,6 +241,8 @@ def answer(message, send):
             result = tools(params)
         case "tools/call" if params["name"] == "refuse":
             return _refusal(message, params["arguments"]["code"], params["arguments"]["said"])
+        case method if "task" in params or method.startswith("tasks/"):
+            result = answer_task(method, params, send)
         case "tools/call":
             result = call(params["name"], params["arguments"], params.get("_meta", {}), send)
         case "ping":

@@ -327,9 +327,10 @@ async def test_a_server_is_told_its_folders(tmp_path):
 # -- servers of older versions, which wait for the answer
 
 
-def small(log, monkeypatch):
-    monkeypatch.setenv("MCP_LOG", str(log))
-    return [sys.executable, str(Path(__file__).parent / "server.py"), "asks"]
+@pytest.fixture(params=[[], ["tasks"]], ids=["call", "task"])
+def small(request):
+    """A server that asks during a call, which may be a task of version 2025-11-25."""
+    return [sys.executable, str(Path(__file__).parent / "server.py"), "asks", *request.param]
 
 
 async def ask_small(command, log, name, *, journal=None, answers=None, **options):
@@ -342,34 +343,34 @@ async def ask_small(command, log, name, *, journal=None, answers=None, **options
         return await resume("r", agent, journal=journal, answers=answers)
 
 
-async def test_a_waiting_server_is_answered_by_a_function(tmp_path, monkeypatch):
-    command = small(tmp_path / "log", monkeypatch)
+async def test_a_waiting_server_is_answered_by_a_function(tmp_path, small):
     elicit = lambda question: {"name": "Ann"}  # noqa: E731
-    result = await ask_small(command, tmp_path / "log", "greet", elicit=elicit)
+    result = await ask_small(small, tmp_path / "log", "greet", elicit=elicit)
     (record,) = result.tool_records
     assert record.outcome.output == {"result": '{"action": "accept", "content": {"name": "Ann"}}'}
 
 
 async def test_a_waiting_server_s_question_about_a_write_is_cancelled_and_never_parks(
-    tmp_path, monkeypatch
+    tmp_path, small
 ):
-    command = small(tmp_path / "log", monkeypatch)
-    result = await ask_small(command, tmp_path / "log", "greet", journal=str(tmp_path / "j"))
+    result = await ask_small(small, tmp_path / "log", "greet", journal=str(tmp_path / "j"))
     assert result.success
     assert result.tool_records[0].outcome.output == {"result": '{"action": "cancel"}'}
 
 
-async def test_a_read_of_a_waiting_server_parks_and_is_made_again(tmp_path, monkeypatch):
-    command, journal = small(tmp_path / "log", monkeypatch), str(tmp_path / "j")
-    parked = await ask_small(command, tmp_path / "log", "quiz", journal=journal)
+async def test_a_read_of_a_waiting_server_parks_and_is_made_again(tmp_path, small):
+    journal = str(tmp_path / "j")
+    parked = await ask_small(small, tmp_path / "log", "quiz", journal=journal)
     (question,) = parked.pending
     assert question.question == "The MCP server s asks: Who are you?"
     answers = [Answer(question.id, {"name": "Ann"})]
-    done = await ask_small(command, tmp_path / "log", "quiz", journal=journal, answers=answers)
+    done = await ask_small(small, tmp_path / "log", "quiz", journal=journal, answers=answers)
     assert done.tool_records[0].outcome.output == {
         "result": '{"action": "accept", "content": {"name": "Ann"}}'
     }
-    assert (tmp_path / "log").read_text().split().count("quiz") == 2
+    log = (tmp_path / "log").read_text().split()
+    assert log.count("quiz") == 2
+    assert log.count("task-cancelled") == ("tasks" in small)
 
 
 async def test_a_question_that_may_be_about_another_run_is_asked_of_nobody():
@@ -386,6 +387,25 @@ async def test_a_question_that_may_be_about_another_run_is_asked_of_nobody():
     said = {"role": "user", "content": {"type": "text", "text": "hi"}}
     wanted = CreateMessageRequestParams.model_validate({"messages": [said], "maxTokens": 5})
     assert "only runs have one" in (await requests.sample_live(None, wanted)).message
+
+
+async def test_a_question_about_a_task_is_asked_of_its_run():
+    class Log:
+        def __init__(self, run_id):
+            self.run_id = run_id
+
+        def id_of(self, name):
+            return name
+
+        async def ask_live(self, question):
+            return True, {"cents": 5, "note": self.run_id}
+
+    requests = ServerRequests("s", Abilities())
+    requests.calls += [OpenCall(Log("r1"), task_id="t1"), OpenCall(Log("r2"), task_id="t2")]
+    related = {"io.modelcontextprotocol/related-task": {"taskId": "t1"}}
+    params = ElicitRequestFormParams(message="Who?", requested_schema=FORM, _meta=related)
+    answer = await requests.elicit_live(None, params)
+    assert answer.content == {"cents": 5, "note": "r1"}
 
 
 # -- kill -9

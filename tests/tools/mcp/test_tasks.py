@@ -5,9 +5,10 @@ import signal
 from subprocess import PIPE
 
 import pytest
+from aiohttp import web
 
 from tests.processes import start_python
-from tests.tools.mcp.modern import Modern, form, serving
+from tests.tools.mcp.modern import PAY, Modern, form, serving, text
 from upshot import (
     Agent,
     Answer,
@@ -55,6 +56,54 @@ class Worker(Modern):
         return found(self) if callable(found) else found
 
 
+TASKS = {"tasks": {"requests": {"tools": {"call": {}}}, "cancel": {}}}
+DATES = {"createdAt": "2026-01-01T00:00:00Z", "lastUpdatedAt": "2026-01-01T00:00:00Z", "ttl": None}
+
+
+class OldWorker(Worker):
+    """The same in version 2025-11-25, in which a result is a request of its own."""
+
+    def __init__(self, *states, support="optional"):
+        super().__init__(*states)
+        self.tools = [{**PAY, "execution": {"taskSupport": support}}]
+        self.more |= {
+            "initialize": {
+                "protocolVersion": "2025-11-25",
+                "capabilities": {"tools": {}, **TASKS},
+                "serverInfo": {"name": "old", "version": "1"},
+            },
+            "tasks/result": self.result,
+            "capabilities": TASKS,
+        }
+        self.script = [{"task": to_old(CREATED)}]
+
+    def get(self, params):
+        self.last = super().get(params)
+        return to_old(self.last)
+
+    def result(self, params):
+        assert params["taskId"] == "t1"
+        return self.last["result"]
+
+    async def handle(self, request):
+        message = await request.json() if request.method == "POST" else {}
+        if message.get("method") == "server/discover":
+            return web.Response(status=400)
+        if message.get("method") == "tasks/result" and "error" in self.last:
+            failed = {"jsonrpc": "2.0", "id": message["id"], "error": self.last["error"]}
+            return web.json_response(failed)
+        return await super().handle(request)
+
+
+def to_old(state):
+    """A state as version 2025-11-25 has it."""
+    kept = {name: state[name] for name in ("taskId", "status", "statusMessage") if name in state}
+    return {**kept, **DATES, "pollInterval": 1}
+
+
+both = pytest.mark.parametrize("kind", [Worker, OldWorker], ids=["2026-07-28", "2025-11-25"])
+
+
 def agent_with(tools):
     return Agent("clerk", model=ScriptedModel([CALL, "Done."]), tools=[tools])
 
@@ -67,9 +116,10 @@ async def pay(server, journal=None, *, answers=None, **options):
         return await resume("r1", agent_with(bank), journal=journal, answers=answers)
 
 
-async def test_a_task_is_asked_for_until_it_has_a_result(tmp_path):
+@both
+async def test_a_task_is_asked_for_until_it_has_a_result(tmp_path, kind):
     async with (
-        serving(Worker(state("working", statusMessage="half"), DONE)) as bank,
+        serving(kind(state("working", statusMessage="half"), DONE)) as bank,
         open_mcp("bank", url=bank.url) as tools,
         start(agent_with(tools), "Pay.", journal=str(tmp_path / "j")) as live,
     ):
@@ -83,9 +133,9 @@ async def test_a_task_is_asked_for_until_it_has_a_result(tmp_path):
 @pytest.mark.parametrize(
     ("end", "said"),
     [
-        (state("failed", error={"code": -32000, "message": "no money"}), "no money"),
+        (state("failed", error={"code": -32603, "message": "no money"}), "no money"),
         (state("cancelled"), "the server cancelled its task"),
-        (state("completed", result={"content": 5}), "has no valid result"),
+        (state("completed", result={"content": 5}), "has no valid result of its task"),
         (
             state(
                 "completed",
@@ -97,17 +147,19 @@ async def test_a_task_is_asked_for_until_it_has_a_result(tmp_path):
     ],
     ids=["failed", "cancelled", "invalid", "error", "unreadable"],
 )
-async def test_a_task_without_a_result_is_a_failure_of_unknown_effect(end, said):
-    async with serving(Worker(end)) as bank:
+@both
+async def test_a_task_without_a_result_is_a_failure_of_unknown_effect(end, said, kind):
+    async with serving(kind(end)) as bank:
         result = await pay(bank)
     (record,) = result.tool_records
     assert said in record.outcome.error
     assert record.effect is Effect.UNKNOWN
 
 
-async def test_a_cancelled_call_cancels_its_task(tmp_path):
+@both
+async def test_a_cancelled_call_cancels_its_task(tmp_path, kind):
     async with (
-        serving(Worker(state("working"))) as bank,
+        serving(kind(state("working"))) as bank,
         open_mcp("bank", url=bank.url) as tools,
         start(agent_with(tools), "Pay.", journal=str(tmp_path / "j")) as live,
     ):
@@ -119,8 +171,9 @@ async def test_a_cancelled_call_cancels_its_task(tmp_path):
     assert [one.state for one in result.effects] == [Effect.UNKNOWN]
 
 
-async def test_a_call_that_takes_too_long_cancels_its_task():
-    async with serving(Worker(state("working"))) as bank:
+@both
+async def test_a_call_that_takes_too_long_cancels_its_task(kind):
+    async with serving(kind(state("working"))) as bank:
         result = await pay(bank, timeout_s=1)
         assert bank.cancelled.is_set()
     assert result.tool_records[0].effect is Effect.UNKNOWN
@@ -140,10 +193,11 @@ async def test_what_a_task_needs_is_a_question_and_the_task_goes_on(tmp_path):
     assert len(bank.calls) == 1
 
 
-async def test_a_lost_connection_does_not_lose_a_task():
+@both
+async def test_a_lost_connection_does_not_lose_a_task(kind):
     lost = []
 
-    class Flaky(Worker):
+    class Flaky(kind):
         async def handle(self, request):
             message = await request.json() if request.method == "POST" else {}
             if message.get("method") == "tasks/get" and not lost:
@@ -171,9 +225,10 @@ asyncio.run(main(*sys.argv[1:]))
 """
 
 
-async def test_after_a_kill_the_task_is_asked_for_and_the_call_not_made_again(tmp_path):
+@both
+async def test_after_a_kill_the_task_is_asked_for_and_the_call_not_made_again(tmp_path, kind):
     journal = str(tmp_path / "runs.db")
-    async with serving(Worker(state("working"))) as bank:
+    async with serving(kind(state("working"))) as bank:
         process = await asyncio.to_thread(
             start_python, "-c", PROGRAM, bank.url, journal, stdout=PIPE
         )
@@ -188,3 +243,20 @@ async def test_after_a_kill_the_task_is_asked_for_and_the_call_not_made_again(tm
         result = await pay(bank, journal, answers=[])
     assert result.tool_records[0].outcome.output == {"result": "paid"}
     assert len(bank.calls) == 1 and not bank.cancelled.is_set()
+
+
+@pytest.mark.parametrize("support", ["forbidden", None])
+async def test_a_tool_that_may_not_be_a_task_is_called_as_ever(support):
+    async with serving(OldWorker(DONE, support=support)) as bank:
+        bank.script = [text("paid")]
+        result = await pay(bank)
+    assert result.tool_records[0].outcome.output == {"result": "paid"}
+    assert "task" not in bank.calls[0] and "tasks/get" not in bank.asked
+
+
+async def test_a_server_need_not_make_a_call_a_task():
+    async with serving(OldWorker(DONE)) as bank:
+        bank.script = [text("paid")]
+        result = await pay(bank)
+    assert result.tool_records[0].outcome.output == {"result": "paid"}
+    assert bank.calls[0]["task"]["ttl"] > 0 and "tasks/get" not in bank.asked

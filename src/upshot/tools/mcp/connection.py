@@ -218,6 +218,7 @@ async def _drain(process: asyncio.subprocess.Process) -> None:
             pass
 
 
+Item = TypeVar("Item")
 Item_co = TypeVar("Item_co", covariant=True)
 Writer = TypeVar("Writer")
 
@@ -225,6 +226,18 @@ Writer = TypeVar("Writer")
 class _Stream(Protocol[Item_co]):
     async def receive(self) -> Item_co: ...
     async def aclose(self) -> None: ...
+
+
+def _ignore() -> None:
+    """The end of a stream over HTTP says nothing of its requests."""
+
+
+def _with_content(item: Item) -> Item:
+    """Add what the SDK requires of every result of a call to one that is a task."""
+    message = item.message if isinstance(item, SessionMessage) else None
+    if isinstance(message, mcp_types.JSONRPCResponse) and "task" in message.result:
+        message.result.setdefault("content", [])
+    return item
 
 
 class WatchedStream(Generic[Item_co]):
@@ -241,7 +254,7 @@ class WatchedStream(Generic[Item_co]):
     async def receive(self) -> Item_co:
         """Return the next message; an exception of the other stream is reported and raised."""
         try:
-            return await self._stream.receive()
+            return _with_content(await self._stream.receive())
         except BaseException:
             self._ended()
             raise
@@ -454,7 +467,7 @@ class Connection:
             opened = streamable_http_client(
                 self._server.url, http_client=http, max_sse_event_size=MAX_LINE_BYTES
             )
-            async with self._client(line, opened) as client:
+            async with self._client(line, watch(opened, _ignore)) as client:
                 yield client
 
     def _client(self, line: Line, transport: AbstractAsyncContextManager[object]) -> Client:
@@ -468,7 +481,7 @@ class Connection:
             transport,  # pyright: ignore[reportArgumentType]  # the SDK does not export its own name for it
             message_handler=listen,
             cache=None,
-            extensions=(TasksExtension(), advertise(SKILLS)),
+            extensions=(TasksExtension(requests.task_listeners), advertise(SKILLS)),
             elicitation_callback=requests.elicit_live,
             sampling_callback=requests.sample_live if requests.abilities.sampling else None,
             list_roots_callback=requests.roots_live if requests.abilities.roots else None,

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable
 from dataclasses import dataclass
-from typing import TypeVar, cast
+from typing import Annotated, cast
 
 import anyio
-from mcp import MCPError
+from mcp import ClientSession, MCPError
 from mcp_types import (
     HEADER_MISMATCH,
     URL_ELICITATION_REQUIRED,
+    CallToolRequest,
+    CallToolRequestParams,
     CallToolResult,
     ElicitationRequiredErrorData,
     ElicitRequest,
@@ -19,9 +20,10 @@ from mcp_types import (
     InputRequiredResult,
     InputResponse,
     Result,
+    TaskMetadata,
 )
 from mcp_types import Tool as Listed
-from pydantic import ValidationError
+from pydantic import Field, TypeAdapter, ValidationError
 
 from upshot.contract.base.structs import Json, JsonObject
 from upshot.contract.tool_context import ToolContext
@@ -34,18 +36,27 @@ from upshot.tools.mcp.results import read_error, read_result
 from upshot.tools.mcp.server_requests import (
     CannotAnswer,
     CreatedTask,
-    OpenCall,
-    ServerRequests,
+    in_call,
     input_requests,
 )
 from upshot.tools.mcp.tasks import ServerTask, task_in
-
-T = TypeVar("T")
 
 _MOST_ROUNDS = 20
 # Between two requests of a call that the server only puts off: doubled each time.
 _SOON_S, _LATER_S = 0.05, 5.0
 _MAX_PAGES = 100
+# For how long a server is asked to keep a task: a run may be resumed later.
+_KEEP_MS = 24 * 3600 * 1000
+
+
+class _StartedTask(Result):
+    task: CreatedTask
+
+
+# A server need not make a task of a call.
+_task_or_result: TypeAdapter[_StartedTask | CallToolResult] = TypeAdapter(
+    Annotated[_StartedTask | CallToolResult, Field(union_mode="left_to_right")]
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +111,7 @@ class Exchange:
         arguments: Validated arguments.
         context: Receives the server's progress.
         may_repeat: Whether the call may be made twice.
+        may_be_task: Whether the tool may be called as a task of version 2025-11-25.
     """
 
     def __init__(
@@ -111,6 +123,7 @@ class Exchange:
         *,
         connection: Connection,
         may_repeat: bool,
+        may_be_task: bool = False,
     ) -> None:
         self._line = line
         self._connection = connection
@@ -121,6 +134,7 @@ class Exchange:
         call = running_call.get()
         self._log: CallLog | None = None if call is None else call.log
         self._may_repeat = may_repeat
+        self._may_be_task = may_be_task
 
     async def run(self) -> object:
         """Make the call, or continue it.
@@ -160,7 +174,7 @@ class Exchange:
             self._connection,
             log=self._log,
             context=self._context,
-            answers=self._requests.answer,
+            may_repeat=self._may_repeat,
             task_id=task_id,
             poll_s=poll_s,
         )
@@ -220,8 +234,12 @@ class Exchange:
         self, responses: dict[str, InputResponse] | None, state: str | None
     ) -> Result:
         """Send the request, and wait for its result or until the call is parked."""
-        return await in_call(
-            self._line.client.session.call_tool(
+        session = self._line.client.session
+        request: Awaitable[Result]
+        if self._may_be_task and takes_tasks(self._line):
+            request = self._start_task(session)
+        else:
+            request = session.call_tool(
                 self._name,
                 dict(self._arguments),
                 progress_callback=self._report,
@@ -229,10 +247,21 @@ class Exchange:
                 request_state=state,
                 allow_input_required=True,
                 allow_claimed=True,
-            ),
-            self._requests,
-            may_repeat=self._may_repeat,
+            )
+        return await in_call(request, self._requests, may_repeat=self._may_repeat)
+
+    async def _start_task(self, session: ClientSession) -> CreatedTask | CallToolResult:
+        params = CallToolRequestParams(
+            name=self._name, arguments=dict(self._arguments), task=TaskMetadata(ttl=_KEEP_MS)
         )
+        result = await session.send_request(
+            CallToolRequest(params=params), _task_or_result, progress_callback=self._report
+        )
+        if isinstance(result, _StartedTask):
+            return result.task
+        if not result.is_error:
+            await session.validate_tool_result(self._name, result)
+        return result
 
     async def _report(self, progress: float, total: float | None, message: str | None) -> None:
         of = "" if total is None else f"/{total:g}"
@@ -241,38 +270,17 @@ class Exchange:
         )
 
 
+def takes_tasks(line: Line) -> bool:
+    """Return whether a server of version 2025-11-25 works on calls as tasks."""
+    tasks = line.client.server_capabilities.tasks if line.is_legacy else None
+    requests = None if tasks is None else tasks.requests
+    return requests is not None and requests.tools is not None and requests.tools.call is not None
+
+
 def _value_of(result: CallToolResult) -> object:
     if result.is_error:
         raise ToolError(read_error(result))
     return read_result(result)
-
-
-async def in_call(request: Awaitable[T], requests: ServerRequests, *, may_repeat: bool) -> T:
-    """Return the result of a request, during which the server may ask.
-
-    Args:
-        request: The request.
-        requests: Answers the server.
-        may_repeat: Whether the request may be cut off and made again.
-
-    Raises:
-        CallWaits: The server asks the user, and nobody can answer now.
-    """
-    call = running_call.get()
-    opened = OpenCall(None if call is None else call.log, may_repeat=may_repeat)
-    sent, parked = asyncio.ensure_future(request), opened.parked
-    requests.calls.append(opened)
-    try:
-        await asyncio.wait((sent, parked), return_when=asyncio.FIRST_COMPLETED)
-        if sent.done():
-            return sent.result()
-        raise parked.result()
-    finally:
-        requests.calls.remove(opened)
-        if not sent.done():
-            # The server is notified, and may still ask while it ends.
-            sent.cancel()
-            await asyncio.wait((sent,))
 
 
 def _read_needed(error: MCPError, number: int) -> _Asked | None:

@@ -224,9 +224,13 @@ class McpTools:
         # In the protocol, this hint applies only to tools that write.
         idempotent = bool(annotations and annotations.idempotent_hint and not reads)
         hints = listed.annotations
+        support = None if listed.execution is None else listed.execution.task_support
+        may_be_task = support in ("optional", "required")
 
         async def call(context: ToolContext, arguments: JsonObject) -> object:
-            return await self._call(name, arguments, context, safe=reads or idempotent)
+            return await self._call(
+                name, arguments, context, safe=reads or idempotent, may_be_task=may_be_task
+            )
 
         setattr(call, "continues", True)  # noqa: B010  # a function has no such field to a type checker
         own_name = to_tool_name(terms.namespace, name)
@@ -246,7 +250,13 @@ class McpTools:
         )
 
     async def _call(
-        self, name: str, arguments: JsonObject, context: ToolContext, *, safe: bool
+        self,
+        name: str,
+        arguments: JsonObject,
+        context: ToolContext,
+        *,
+        safe: bool,
+        may_be_task: bool,
     ) -> object:
         if asyncio.get_running_loop() is not self._loop:
             raise not_done("its MCP server was opened in another event loop", retryable=False)
@@ -256,7 +266,13 @@ class McpTools:
                 await self._check(name, line)
                 connection = self._connection
                 return await Exchange(
-                    line, name, arguments, context, connection=connection, may_repeat=safe
+                    line,
+                    name,
+                    arguments,
+                    context,
+                    connection=connection,
+                    may_repeat=safe,
+                    may_be_task=may_be_task,
                 ).run()
             except LineLost as lost:
                 # Only a call that was never sent, or is safe to repeat, is sent again; and only

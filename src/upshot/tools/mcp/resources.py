@@ -25,9 +25,9 @@ from upshot.contract.tool_context import ToolContext
 from upshot.tools.definition.tool import Tool
 from upshot.tools.definition.tool_options import Trust
 from upshot.tools.mcp.connection import Connection, Line
-from upshot.tools.mcp.exchange import in_call
 from upshot.tools.mcp.exchange_errors import LineLost, reach, read_refusal
 from upshot.tools.mcp.results import to_part, to_resource_part
+from upshot.tools.mcp.server_requests import in_call
 
 T = TypeVar("T")
 

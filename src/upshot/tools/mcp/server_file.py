@@ -136,7 +136,7 @@ def _auth_of(name: str, place: Mapping[str, Any], credentials: Credentials) -> A
     has_own = "authorization" in {header.lower() for header in place.get("headers", ())}
     if has_own or "url" not in place:
         return None
-    return cast("Callable[[str, str], Auth | None]", credentials)(name, place["url"])
+    return credentials(name, place["url"])
 
 
 def _read(source: str | Path | Mapping[str, Any]) -> tuple[str, dict[str, Any]]:

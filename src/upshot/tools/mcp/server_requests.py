@@ -15,10 +15,10 @@ import hashlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, TypeAlias, cast
+from typing import Any, Literal, TypeAlias, TypeVar, cast
 
 from mcp.client.context import ClientRequestContext
-from mcp.client.extension import ClaimContext, ClientExtension, ResultClaim
+from mcp.client.extension import ClaimContext, ClientExtension, NotificationBinding, ResultClaim
 from mcp_types import (
     INVALID_REQUEST,
     CallToolResult,
@@ -34,11 +34,12 @@ from mcp_types import (
     InputRequest,
     InputResponse,
     ListRootsResult,
+    RequestParams,
     Result,
     Root,
     TextContent,
 )
-from pydantic import FileUrl, TypeAdapter
+from pydantic import AliasChoices, Field, FileUrl, TypeAdapter
 
 from upshot.contract.base.json_values import canonical_json
 from upshot.contract.base.structs import Json, JsonObject
@@ -48,8 +49,10 @@ from upshot.contract.pending import PendingQuestion
 from upshot.contract.settings import ModelSettings
 from upshot.errors import Misuse
 from upshot.tools.arguments.argument_check import ArgumentCheck, Refused
-from upshot.tools.call_state import CallWaits
+from upshot.tools.call_state import CallWaits, running_call
 from upshot.tools.execution.call_log import CallLog
+
+T = TypeVar("T")
 
 Elicit: TypeAlias = Callable[[PendingQuestion], Awaitable[Json] | Json]
 """Answers a server's question at once, or returns None if nobody can answer now."""
@@ -58,6 +61,7 @@ Sample: TypeAlias = Callable[[ModelRequest], Awaitable[ModelResponse | str] | Mo
 
 SKILLS = "io.modelcontextprotocol/skills"
 """The extension of servers that have skills."""
+RELATED_TASK = "io.modelcontextprotocol/related-task"
 ACCEPT, DECLINE, CANCEL = "accept", "decline", "cancel"
 _CHOICES = (ACCEPT, DECLINE, CANCEL)
 _MOST_ASKED = 5
@@ -93,11 +97,13 @@ class OpenCall:
     Attributes:
         log: The log of the call, None outside a Toolbox.
         may_repeat: Whether the call may be cut off and made again.
+        task_id: The task that it has become.
         parked: Set to the signal that parks the call, instead of answering the server.
     """
 
     log: CallLog | None
     may_repeat: bool = False
+    task_id: str = ""
     parked: asyncio.Future[CallWaits] = field(
         default_factory=lambda: asyncio.get_running_loop().create_future()
     )
@@ -114,6 +120,7 @@ class ServerRequests:
     def __init__(self, namespace: str, abilities: Abilities) -> None:
         self.abilities = abilities
         self.calls: list[OpenCall] = []
+        self.task_listeners: dict[str, Callable[[TaskState], None]] = {}
         self._source = f"MCP server {namespace}"
 
     # -- requests that end a call
@@ -207,11 +214,15 @@ class ServerRequests:
 
     # -- requests over an open connection
 
-    def _asking(self) -> OpenCall | None:
+    def _asking(self, params: RequestParams) -> OpenCall | None:
         """Return the call during which the server asks, None if that may be a call of another run.
 
-        The server does not say which call it asks about.
+        The server says which call it asks about only if that is a task.
         """
+        related = cast("JsonObject", params.meta or {}).get(RELATED_TASK)
+        if isinstance(related, dict):
+            task_id = related.get("taskId")
+            return next((one for one in self.calls if one.task_id == task_id), None)
         runs = {"" if one.log is None else one.log.run_id for one in self.calls}
         return self.calls[-1] if len(runs) == 1 else None
 
@@ -219,7 +230,7 @@ class ServerRequests:
         self, context: ClientRequestContext, params: ElicitRequestParams
     ) -> ElicitResult | ErrorData:
         """Answer a question of a server that waits for the answer."""
-        call, name = self._asking(), "live"
+        call, name = self._asking(params), "live"
         log = None if call is None else call.log
         answer = await self._ask_function(params, log, name)
         if answer is not None or log is None or call is None:
@@ -238,8 +249,9 @@ class ServerRequests:
     async def _park(self, call: OpenCall, question: PendingQuestion) -> ElicitResult:
         """Park a call that may be made again; of any other, the question is cancelled."""
         log = call.log
-        # With several calls, nothing says which of them the question is about.
-        if log is None or not (call.may_repeat and log.is_in_run and len(self.calls) == 1):
+        # With several calls, nothing says which of them the question is about, unless it is a task.
+        is_known = bool(call.task_id) or len(self.calls) == 1
+        if log is None or not (call.may_repeat and log.is_in_run and is_known):
             return ElicitResult(action="cancel")
         call.parked.set_result(CallWaits((question,)))
         # Until the request is cancelled with its call.
@@ -250,7 +262,7 @@ class ServerRequests:
         self, context: ClientRequestContext, params: CreateMessageRequestParams
     ) -> CreateMessageResult | ErrorData:
         """Reply to a server as a model."""
-        call = self._asking()
+        call = self._asking(params)
         try:
             return await self._sample(params, None if call is None else call.log)
         except CannotAnswer as error:
@@ -360,7 +372,42 @@ def to_model_request(params: CreateMessageRequestParams) -> ModelRequest:
     return ModelRequest(messages, system=params.system_prompt, settings=settings)
 
 
+async def in_call(
+    request: Awaitable[T], requests: ServerRequests, *, may_repeat: bool, task_id: str = ""
+) -> T:
+    """Return the result of a request, during which the server may ask.
+
+    Args:
+        request: The request.
+        requests: Answers the server.
+        may_repeat: Whether the request may be cut off and made again.
+        task_id: The task that the request is about.
+
+    Raises:
+        CallWaits: The server asks the user, and nobody can answer now.
+    """
+    call = running_call.get()
+    opened = OpenCall(None if call is None else call.log, may_repeat=may_repeat, task_id=task_id)
+    sent, parked = asyncio.ensure_future(request), opened.parked
+    requests.calls.append(opened)
+    try:
+        await asyncio.wait((sent, parked), return_when=asyncio.FIRST_COMPLETED)
+        if sent.done():
+            return sent.result()
+        raise parked.result()
+    finally:
+        requests.calls.remove(opened)
+        if not sent.done():
+            # The server is notified, and may still ask while it ends.
+            sent.cancel()
+            await asyncio.wait((sent,))
+
+
 # -- what a call may return besides
+
+
+# In version 2025-11-25, the name has no unit.
+_INTERVAL = AliasChoices("pollIntervalMs", "pollInterval")
 
 
 class CreatedTask(Result):
@@ -368,13 +415,43 @@ class CreatedTask(Result):
 
     result_type: Literal["task"] = "task"
     task_id: str
-    poll_interval_ms: int | None = None
+    poll_interval_ms: int | None = Field(None, validation_alias=_INTERVAL)
+
+
+class TaskState(Result):
+    """How far a task is, with its result once it has ended."""
+
+    task_id: str
+    status: Literal["working", "input_required", "completed", "failed", "cancelled"]
+    status_message: str | None = None
+    poll_interval_ms: int | None = Field(None, validation_alias=_INTERVAL)
+    result: dict[str, Any] | None = None
+    error: dict[str, Any] | None = None
+    input_requests: dict[str, InputRequest] | None = None
 
 
 class TasksExtension(ClientExtension):
-    """Tells servers that calls may become tasks."""
+    """Tells servers that calls may become tasks, and receives what they say of tasks.
+
+    Args:
+        listeners: Receive the states of tasks, by the id of the task.
+    """
 
     identifier = "io.modelcontextprotocol/tasks"
+
+    def __init__(self, listeners: Mapping[str, Callable[[TaskState], None]]) -> None:
+        self._listeners = listeners
+
+    def notifications(self) -> Sequence[NotificationBinding[Any]]:
+        """Return what servers of version 2025-11-25 may say of a task by themselves."""
+        binding = NotificationBinding(
+            method="notifications/tasks/status", params_type=TaskState, handler=self._receive_state
+        )
+        return (binding,)
+
+    async def _receive_state(self, state: TaskState) -> None:
+        if (listener := self._listeners.get(state.task_id)) is not None:
+            listener(state)
 
     def claims(self) -> Sequence[ResultClaim[Any]]:
         """Return the shape of a call's result that is a task."""

@@ -1,16 +1,21 @@
 """Tasks of MCP servers: calls that a server works on after it has answered.
 
-A server of version 2026-07-28 may answer a call with a task, which is asked for until it has ended.
-The log keeps the id of the task, so a later session asks for it instead of making the call again.
+A server may answer a call with a task, which is asked for until it has ended. The log keeps the id
+of the task, so a later session asks for it instead of making the call again.
+
+The versions differ in three places. In 2026-07-28, any call may become a task; the state of a task
+has its result and what the server needs, and the answers are sent with a request. In 2025-11-25,
+the client asks for a task, for tools that may be one; the result is a request of its own, during
+which the server asks as during any other.
 
 Source:
-    SEP-2663, the extension io.modelcontextprotocol/tasks, 2026-07-28, read in 2026.
+    SEP-2663, the extension io.modelcontextprotocol/tasks, 2026-07-28; specification 2025-11-25,
+    basic/utilities/tasks. Read in 2026.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any, Literal, TypeVar, cast
 
@@ -20,11 +25,12 @@ from pydantic import BaseModel, ValidationError
 
 from upshot.contract.base.structs import Json
 from upshot.contract.tool_context import ToolContext
+from upshot.tools.call_state import CallWaits
 from upshot.tools.definition.tool_error import ToolError
 from upshot.tools.execution.call_log import CallLog
 from upshot.tools.mcp.connection import Connection, Line
 from upshot.tools.mcp.exchange_errors import CANCELLED, LineLost, reach, read_refusal
-from upshot.tools.mcp.server_requests import CannotAnswer
+from upshot.tools.mcp.server_requests import CannotAnswer, TaskState, in_call
 
 T = TypeVar("T", bound=BaseModel)
 
@@ -32,18 +38,6 @@ T = TypeVar("T", bound=BaseModel)
 _POLL_S, _LEAST_S, _MOST_S = 1.0, 0.02, 30.0
 _TRIES = 5
 _CANCEL_S = 1.0
-
-
-class TaskState(Result):
-    """How far a task is, with its result once it has ended."""
-
-    task_id: str
-    status: Literal["working", "input_required", "completed", "failed", "cancelled"]
-    status_message: str | None = None
-    poll_interval_ms: int | None = None
-    result: dict[str, Any] | None = None
-    error: dict[str, Any] | None = None
-    input_requests: dict[str, InputRequest] | None = None
 
 
 class _TaskParams(RequestParams):
@@ -66,14 +60,15 @@ class _CancelTask(Request[_TaskParams, Literal["tasks/cancel"]]):
     name_param = "taskId"
 
 
+class _GetResult(Request[_TaskParams, Literal["tasks/result"]]):
+    method: Literal["tasks/result"] = "tasks/result"
+    params: _TaskParams
+
+
 class _UpdateTask(Request[_UpdateParams, Literal["tasks/update"]]):
     method: Literal["tasks/update"] = "tasks/update"
     params: _UpdateParams
     name_param = "taskId"
-
-
-Answers = Callable[..., Awaitable[dict[str, InputResponse]]]
-"""``ServerRequests.answer``."""
 
 
 class ServerTask:
@@ -83,7 +78,7 @@ class ServerTask:
         connection: The way to the server.
         log: The log of its call, None outside a Toolbox.
         context: Receives how far it is.
-        answers: Answers what the server needs for it.
+        may_repeat: Whether the call may be made again.
         task_id: The server's id.
         poll_s: Seconds between two requests, as the server suggests; None for the default.
     """
@@ -94,18 +89,21 @@ class ServerTask:
         *,
         log: CallLog | None,
         context: ToolContext[object],
-        answers: Answers,
+        may_repeat: bool,
         task_id: str,
         poll_s: float | None,
     ) -> None:
         self._connection = connection
         self._log = log
         self._context = context
-        self._answers = answers
+        self._requests = connection.requests
+        self._may_repeat = may_repeat
         self._id = task_id
         self._poll_s = poll_s
         self._told = ""
+        self._line: Line | None = None
         self._answered: set[str] = set()
+        self._moved = asyncio.Event()
 
     def to_json(self) -> Json:
         """Return it for the log."""
@@ -115,24 +113,68 @@ class ServerTask:
         """Return the result of the task. If the caller is cancelled, so is the task.
 
         Raises:
-            CallWaits: The server asks the user, and nobody can answer now; the task continues.
+            CallWaits: The server asks the user, and nobody can answer now; the task continues if a
+                later session can answer it, and is otherwise cancelled.
             ToolError: It failed, was cancelled, or is not known any more.
         """
+        listeners = self._requests.task_listeners
+        listeners[self._id] = self._receive_state
         try:
             while True:
                 state = await self._get()
                 self._report(state)
                 if state.status == "input_required":
+                    if self._is_legacy:
+                        return await self._receive()
                     await self._update(state.input_requests or {})
                 elif state.status != "working":
-                    return _result_of(state)
-                await asyncio.sleep(min(max(self._poll_s or _POLL_S, _LEAST_S), _MOST_S))
+                    is_there = self._is_legacy and state.status != "cancelled"
+                    return await self._receive() if is_there else _result_of(state)
+                await self._pause()
         except asyncio.CancelledError:
-            with suppress(Exception):  # the server may be gone, and the caller does not wait for it
-                async with asyncio.timeout(_CANCEL_S):
-                    params = _TaskParams(task_id=self._id)
-                    await self._ask(_CancelTask(params=params), Result)
+            await self._cancel()
             raise
+        finally:
+            listeners.pop(self._id, None)
+
+    async def _pause(self) -> None:
+        """Wait before the next request, at most until the server says that something changed."""
+        self._moved.clear()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(min(max(self._poll_s or _POLL_S, _LEAST_S), _MOST_S)):
+                await self._moved.wait()
+
+    def _receive_state(self, state: TaskState) -> None:
+        """Take a notification of the server, which need not send any."""
+        self._report(state)
+        self._moved.set()
+
+    async def _cancel(self) -> None:
+        with suppress(Exception):  # the server may be gone, and the caller does not wait for it
+            async with asyncio.timeout(_CANCEL_S):
+                await self._ask(_CancelTask(params=_TaskParams(task_id=self._id)), Result)
+
+    async def _receive(self) -> CallToolResult:
+        """Return the result from a server of version 2025-11-25, which may ask before.
+
+        Raises:
+            CallWaits: Nobody can answer now. The server asks once only, so the call is made again
+                with the answer.
+        """
+        asking = self._ask(_GetResult(params=_TaskParams(task_id=self._id)), CallToolResult)
+        try:
+            return await in_call(
+                asking, self._requests, may_repeat=self._may_repeat, task_id=self._id
+            )
+        except CallWaits:
+            await self._cancel()
+            if self._log is not None:
+                await self._log.save(None)
+            raise
+
+    @property
+    def _is_legacy(self) -> bool:
+        return self._line is not None and self._line.is_legacy
 
     async def _get(self) -> TaskState:
         state = await self._ask(_GetTask(params=_TaskParams(task_id=self._id)), TaskState)
@@ -152,7 +194,7 @@ class ServerTask:
         if not fresh:
             return
         try:
-            responses = await self._answers(fresh, self._log, number=0)
+            responses = await self._requests.answer(fresh, self._log, number=0)
         except CannotAnswer as error:
             raise ToolError(f"the server cannot go on: {error}") from error
         params = _UpdateParams(task_id=self._id, input_responses=responses)
@@ -167,7 +209,7 @@ class ServerTask:
             ToolError: The server refuses it, or cannot be reached.
         """
         for left in reversed(range(_TRIES)):
-            line = await self._reach(left)
+            line = self._line = await self._reach(left)
             if line is None:
                 continue
             try:
@@ -180,7 +222,10 @@ class ServerTask:
                 if not left:
                     raise LineLost(sent=True).to_tool_error(safe=False) from error
             except ValidationError as error:
-                raise ToolError(f"the server does not say how far its task is: {error}") from error
+                what = "does not say how far its task is"
+                if kind is CallToolResult:
+                    what = "has no valid result of its task"
+                raise ToolError(f"the server {what}: {error}") from error
         raise AssertionError("the last try returns or raises")
 
     async def _reach(self, left: int) -> Line | None:
@@ -215,4 +260,4 @@ def _result_of(state: TaskState) -> CallToolResult:
     try:
         return CallToolResult.model_validate(state.result, by_name=False)
     except ValidationError as error:
-        raise ToolError(f"the server's task has no valid result: {error}") from error
+        raise ToolError(f"the server has no valid result of its task: {error}") from error
