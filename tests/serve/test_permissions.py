@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import asynccontextmanager, suppress
+from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 import pytest
@@ -96,7 +97,15 @@ class Desk:
         echo = Agent("echo", model=ScriptedModel(["Hello."] * 999))
         self.app = App([desk, echo], journal="memory:", version="1")
         self.user: User | None = None
-        self.site = Site(self.app, user=lambda _: self.user, work=False, rate=1_000_000)
+        self.folder = TemporaryDirectory()
+        self.site = Site(
+            self.app,
+            user=lambda _: self.user,
+            work=False,
+            rate=1_000_000,
+            lab="memory:",
+            datasets=self.folder.name,
+        )
         self.asgi = self.site.asgi()
         self.count = 0
 
@@ -167,7 +176,8 @@ class Desk:
 async def desk() -> AsyncGenerator[Desk]:
     site = Desk()
     async with site.asgi.router.lifespan_context(site.asgi):
-        yield site
+        with site.folder:
+            yield site
 
 
 def filled(row: Row, run: Waiting) -> tuple[str, str, bytes | None]:
@@ -213,6 +223,8 @@ def expected(row: Row, user: User | None, relation: str) -> str:
         return "refused"
     if row.need in ("start", "fork") and user.may_start is not None and relation:
         return "refused"
+    if row.need == "lab":
+        return "done" if user.may("view") and not user.tenant else "refused"
     if row.need in ("user", "list", "own", "start"):
         return "done"
     return "missing" if not relation else "done" if relation in may else "refused"

@@ -235,6 +235,8 @@ async def serve_app(
     notify_url: str,
     console_url: str,
     trace_url: str,
+    lab: str,
+    datasets: str,
 ) -> int:
     """Serve the App of a file until a signal."""
     for package in ("starlette", "sse_starlette", "uvicorn"):
@@ -255,7 +257,15 @@ async def serve_app(
             "folder in XDG_STATE_HOME"
         ) from None
     hosts = [name for name in (host, urlsplit(console_url).hostname) if name]
-    site = Site(app, user=sign_in.user, hosts=hosts, work=not no_work, trace_url=trace_url)
+    site = Site(
+        app,
+        user=sign_in.user,
+        hosts=hosts,
+        work=not no_work,
+        trace_url=trace_url,
+        lab=lab,
+        datasets=datasets,
+    )
     listening = listen(host, port)
     # Before the link is printed: a fault of the journal is then an error message, and not a page.
     await app.open()

@@ -254,6 +254,8 @@ def schedules(**options: Any) -> int:
 @flag("--open", "Open the console in the browser.", name="opens")
 @flag("--sign-out", "End the sign-ins of all browsers first.", name="signs_out")
 @text("--trace-url", "URL", "The address of a run's spans, with {run_id} in it.")
+@text("--lab", "FILE", "The journal of experiments to show, lab.db by default.", default="lab.db")
+@text("--datasets", "FOLDER", "Where runs are collected, datasets by default.", default="datasets")
 @notifies
 def serve(**options: Any) -> int:
     """Serve the console, the inbox and the protocols of an App, until SIGTERM or Ctrl-C.

@@ -39,11 +39,17 @@ class Group(click.Group):
 
 
 def text(
-    option: str, metavar: str, help: str, *, name: str | None = None, type: Any = None
+    option: str,
+    metavar: str,
+    help: str,
+    *,
+    name: str | None = None,
+    type: Any = None,
+    default: str = "",
 ) -> Callable[[F], F]:
-    """Return an option that takes a text, "" by default; *name* is the parameter's."""
+    """Return an option that takes a text; *name* is the parameter's."""
     names = [option] if name is None else [option, name]
-    return click.option(*names, default="", metavar=metavar, type=type, help=help)
+    return click.option(*names, default=default, metavar=metavar, type=type, help=help)
 
 
 def flag(option: str, help: str, *, name: str | None = None) -> Callable[[F], F]:

@@ -10,6 +10,7 @@ from collections.abc import (
     Sequence,
 )
 from datetime import datetime, timedelta
+from os import PathLike
 from typing import Any, Literal, Self, TypeAlias
 
 from starlette.applications import Starlette
@@ -574,26 +575,27 @@ class App:
         max_body: int = 1000000,
         rate: int = 1000,
         trace_url: str = "",
+        lab: Where | None = None,
+        datasets: str | PathLike[str] | None = None,
     ) -> Starlette:
         """Return the App as an HTTP application: the console, the inbox, and standard protocols.
 
         Serve it alone or mount it in another application, whose lifespan must then enter its
-        ``router.lifespan_context``. It opens the journal at startup, and closes it at the end. It
-        needs the extra ``serve``.
+        ``router.lifespan_context``. It opens the journal at startup, and closes it at the end.
 
         Args:
-            user: Returns who sent a request, as a ``upshot.serve.User``, or None to refuse it;
-                plain or async.
+            user: Returns the ``upshot.serve.User`` who sent a request, or None; plain or async.
             hosts: The host names by which it is reached, besides those of this machine.
             origins: Origins of other sites whose pages may send requests.
             work: Whether this process also works on runs while it serves.
             max_body: The maximum size of a request in bytes.
             rate: The number of requests that one client address may send within ten seconds.
-            trace_url: Where the spans of a run can be seen, with ``{run_id}`` for its id; the page
-                of a run links there.
+            trace_url: Where the spans of a run are, with ``{run_id}`` for its id.
+            lab: The journal of experiments that the console shows, such as "lab.db".
+            datasets: The folder where users collect runs into datasets.
 
         Raises:
-            Misuse: *user* is missing, an argument is wrong, or the extra is not installed.
+            Misuse: *user* is missing, an argument is wrong, or the extra ``serve`` is missing.
         """
     def tools_of(self, agent_id: str) -> tuple[Any, ...]:
         """Return the tools that runs of an agent are given: the agent's and the App's."""
@@ -625,8 +627,7 @@ class App:
 
         Args:
             run_id: A run of the journal.
-            on_live: Called with the run when it starts, so that it can be stopped, and with each
-                run that the request is handed over to.
+            on_live: Called with the run when it starts, and with each run that follows it.
 
         Returns:
             The result. None if there was nothing to do here: another session works on the run, or

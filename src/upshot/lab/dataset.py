@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import random
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
@@ -143,8 +144,8 @@ class Dataset:
     cases: tuple[Case, ...]
 
     def __post_init__(self) -> None:
-        ids = [case.id for case in self.cases]
-        if double := next((id for id in ids if ids.count(id) > 1), None):
+        counted = Counter(case.id for case in self.cases)
+        if double := next((id for id, often in counted.items() if often > 1), None):
             raise Misuse(f"two cases of {self.name!r} have the id {double!r}: give each its own")
 
     def __len__(self) -> int:
@@ -201,6 +202,11 @@ class Dataset:
         mask = Secrets(secrets).mask
         cases = [await case_of(run_id, journal) for run_id in found]
         return cls(name, tuple(mask(_without_marks(case)) for case in cases if case is not None))
+
+    def with_cases(self, cases: Iterable[Case]) -> Dataset:
+        """Return the dataset with further cases, without those whose id it has."""
+        known = {case.id for case in self.cases}
+        return Dataset(self.name, (*self.cases, *(one for one in cases if one.id not in known)))
 
     def write(self, path: str | PathLike[str]) -> None:
         """Write the dataset to a file, replacing it."""

@@ -36,6 +36,7 @@ from upshot.entry.run_handle import chain_from
 from upshot.errors import Misuse
 from upshot.journal.opening import open_journal
 from upshot.lab.dataset import Case, Dataset, RecordedCall, call_key
+from upshot.lab.kept_reports import KeptExperiment, keep_report, keep_start
 from upshot.lab.kept_runs import KeptRuns, cost_of, digest_of
 from upshot.lab.recorded_tools import (
     RecordedTools,
@@ -167,7 +168,20 @@ async def run(
             is_recorded=replies == "recorded",
             options=options,
         )
-        return await made.run(repeat, concurrency, progress)
+        await keep_start(opened, _entry_of(made, repeat))
+        report = await made.run(repeat, concurrency, progress)
+        await keep_report(opened, report)
+        return report
+
+
+def _entry_of(made: _Experiment, repeat: int) -> KeptExperiment:
+    return KeptExperiment(
+        name=made.name,
+        dataset=made.dataset.name,
+        cases=len(made.dataset),
+        repeat=repeat,
+        variants=tuple(made.variants),
+    )
 
 
 @dataclass

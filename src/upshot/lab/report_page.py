@@ -338,7 +338,7 @@ def _reach(found: Comparison) -> float:
 
 
 def _mark(number: int) -> Node:
-    return node("span.mark" if number else "span.soft", str(number))
+    return node("span.alarm" if number else "span.soft", str(number))
 
 
 def _scores(row: Row, base: Row | None) -> Iterator[Node]:

@@ -10,7 +10,7 @@ from contextlib import aclosing, suppress
 from datetime import datetime
 from functools import lru_cache
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 from starlette.responses import Response
@@ -156,6 +156,11 @@ def routes(site: Site) -> list[BaseRoute]:
         ("GET", "/api/effects", console.effects),
         ("POST", "/api/effects/{id}", console.settle),
         ("POST", "/api/effects/{id}/check", console.check),
+        ("GET", "/api/lab", console.lab),
+        ("GET", "/api/lab/{name:path}/file", console.report_file),
+        ("GET", "/api/lab/{name:path}", console.report),
+        ("GET", "/api/datasets/{name}", console.dataset),
+        ("POST", "/api/datasets/{name}", console.collect),
         ("GET", "/api/conversations", console.conversations),
         ("GET", "/api/conversations/{id:path}", console.conversation),
     ]
@@ -166,6 +171,7 @@ def routes(site: Site) -> list[BaseRoute]:
     found.append(Route("/static/{name}", _static))
     pages = ("/", "/runs/{run}", "/runs/{run}/compare/{other}", "/inbox", "/effects")
     pages += ("/conversations", "/conversations/{id:path}", "/chat/{agent}")
+    pages += ("/lab", "/lab/{name:path}")
     return [*found, *(Route(path, _page) for path in pages)]
 
 
@@ -207,6 +213,8 @@ class _Console:
             version=self._app.version,
             waits=await self._site.waits_of(user),
             trace_url=self._site.trace_url,
+            lab=self._site.lab.is_shown_to(user),
+            datasets=self._site.lab.is_shown_to(user) and self._site.lab.keeps_datasets,
         )
 
     async def runs(self, request: Request, user: User) -> object:
@@ -390,9 +398,8 @@ class _Console:
     async def export(self, request: Request, user: User) -> object:
         """Return the page of a run as one file."""
         run = await self._site.run_of(user, request.path_params["run"])
-        headers = {"content-disposition": 'attachment; filename="run.html"'}
         page = run_page(await _viewed(run)).encode(errors="replace")
-        return Response(page, media_type="application/octet-stream", headers=headers)
+        return _download(page, "run.html")
 
     async def artifact(self, request: Request, user: User) -> object:
         """Return an artifact as a download that browsers do not display."""
@@ -520,6 +527,39 @@ class _Console:
         found = await self._site.check(user, request.path_params["id"])
         line = await self._effect_line(user, found.effect)
         return replies.EffectChecked(effect=line, said=found.said, seen=found.seen)
+
+    async def lab(self, _: Request, user: User) -> object:
+        return await self._site.lab.overview(user)
+
+    async def report(self, request: Request, user: User) -> object:
+        """Return a part of a report."""
+        after = _query(request, _Place).after
+        return await self._site.lab.part(user, request.path_params["name"], after)
+
+    async def report_file(self, request: Request, user: User) -> object:
+        """Return a report as one file."""
+        page = await self._site.lab.file(user, request.path_params["name"])
+        return _download(page.encode(errors="replace"), "report.html")
+
+    async def dataset(self, request: Request, user: User) -> object:
+        name = request.path_params["name"]
+        return _download(self._site.lab.read(user, name), "dataset.jsonl")
+
+    async def collect(self, request: Request, user: User) -> object:
+        """Add runs to a dataset: those named, or those that the filters of the list fit."""
+        given, lab = decode(await request.body(), _Collect), self._site.lab
+        lab.check(user)
+        for run_id in given.runs:
+            await self._site.run_of(user, run_id)
+        filters = msgspec.structs.asdict(given.filters)
+        for own, name in (("agent_id", "agent"), ("context_id", "conversation")):
+            filters[own] = filters.pop(name)
+        filters["status"] = filters["status"] or "ended"
+        filters = {name: value for name, value in filters.items() if value}
+        for name in ("sort", "before"):
+            filters.pop(name, None)
+        journal = await self._app.open()
+        return await lab.add(user, request.path_params["name"], journal, given.runs, filters)
 
     async def _effect_line(self, user: User, entry: EffectEntry) -> replies.EffectLine:
         outcome = None
@@ -691,7 +731,7 @@ async def _stored_events(run: RunHandle, end: int, *, after: int = 0) -> AsyncGe
                     return
 
 
-class _Filters(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+class _Filters(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """The filters of the list of runs, as query parameters; see ``App.runs``."""
 
     status: str = ""
@@ -708,6 +748,23 @@ class _Filters(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     currency: str = ""
     sort: str = ""
     before: str = ""
+
+
+class _Collect(msgspec.Struct, forbid_unknown_fields=True):
+    """Runs to add to a dataset: those named, or else those of the list."""
+
+    runs: list[str] = []
+    filters: _Filters = _Filters()
+
+
+class _Place(msgspec.Struct, forbid_unknown_fields=True):
+    after: Annotated[int, msgspec.Meta(ge=0)] = 0
+
+
+def _download(body: bytes, name: str) -> Response:
+    """Return a file that browsers store and do not display."""
+    headers = {"content-disposition": f'attachment; filename="{name}"'}
+    return Response(body, media_type="application/octet-stream", headers=headers)
 
 
 def _query(request: Request, kind: type[Q]) -> Q:
@@ -749,7 +806,9 @@ class _File(NamedTuple):
 @lru_cache(maxsize=64)
 def _read_file(name: str, base: str) -> _File | None:
     """Return a static file, or None; paths in it start with *base*, where the site is mounted."""
-    found = _STATIC.joinpath(name)
+    # What a report looks like belongs to the lab, whose files need it too.
+    folder = files("upshot.lab") if name == "report.css" else _STATIC
+    found = folder.joinpath(name)
     kind = _TYPES.get(name.rpartition(".")[2])
     if "/" in name or kind is None or not found.is_file():
         return None

@@ -116,6 +116,11 @@ def may_note(user: User, owner: Owner | None, agent: str) -> bool:
     return may_operate(user, owner) or (may_see(user, owner) and answers)
 
 
+def may_use_lab(user: User) -> bool:
+    """Whether a user may see experiments and collect datasets: they have runs of all owners."""
+    return user.may("view") and not user.tenant
+
+
 class OwnerFilters(TypedDict, total=False):
     """The filters of lists by owner.
 

@@ -14,6 +14,7 @@ from upshot.contract.protocols import Note, RunSummary
 from upshot.contract.user import User
 from upshot.entry.annotations import Grant
 from upshot.journal.shared import InboxItem
+from upshot.lab.kept_reports import KeptExperiment
 from upshot.runs.replay.comparison import Difference
 from upshot.state.run_view import Answered
 
@@ -39,6 +40,8 @@ class Me(Value, frozen=True, kw_only=True):
         version: The version of the App's code.
         waits: How many items wait in runs that the user may see.
         trace_url: The address of a run's spans; "" if the site has none.
+        lab: Whether the user sees the lab.
+        datasets: Whether the user may add runs to datasets.
     """
 
     user: User
@@ -46,6 +49,8 @@ class Me(Value, frozen=True, kw_only=True):
     version: str
     waits: int
     trace_url: str
+    lab: bool = False
+    datasets: bool = False
 
 
 class Live(Value, frozen=True, kw_only=True):
@@ -245,6 +250,62 @@ class EffectPage(Value, frozen=True, kw_only=True):
 
     effects: tuple[EffectLine, ...]
     next: str | None
+
+
+class DatasetLine(Value, frozen=True, kw_only=True):
+    """A dataset in the site's folder.
+
+    Attributes:
+        name: Its name.
+        cases: How many cases it has.
+        fault: Why it cannot be read; "" if it can.
+    """
+
+    name: str
+    cases: int = 0
+    fault: str = ""
+
+
+class LabPage(Value, frozen=True, kw_only=True):
+    """The lab: its experiments and datasets.
+
+    Attributes:
+        experiments: The experiments, the last started first.
+        datasets: The datasets, by name.
+        keeps_datasets: Whether runs can be added to datasets.
+    """
+
+    experiments: tuple[KeptExperiment, ...]
+    datasets: tuple[DatasetLine, ...]
+    keeps_datasets: bool
+
+
+class ReportPart(Value, frozen=True, kw_only=True):
+    """A part of the report of an experiment.
+
+    Attributes:
+        name: The experiment.
+        nodes: A list of nodes: each a tag with classes, its attributes, and its children.
+        next: The ``after`` of the next part; None for the last.
+    """
+
+    name: str
+    nodes: Json
+    next: int | None
+
+
+class CasesAdded(Value, frozen=True, kw_only=True):
+    """Runs were added to a dataset.
+
+    Attributes:
+        path: The file.
+        added: How many cases are new; the others were in it.
+        cases: How many it has now.
+    """
+
+    path: str
+    added: int
+    cases: int
 
 
 class NoteList(Value, frozen=True, kw_only=True):

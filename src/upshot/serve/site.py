@@ -9,6 +9,7 @@ from collections.abc import AsyncGenerator, AsyncIterable, Iterable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import datetime
 from importlib import import_module
+from os import PathLike
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Unpack
 
@@ -38,7 +39,9 @@ from upshot.fleet.app import App
 from upshot.fleet.submission import SubmitOptions
 from upshot.fleet.worker import Worker
 from upshot.journal.shared import InboxItem, OtherUser, tool_of
+from upshot.runs.plan import Where
 from upshot.serve import doors, permissions
+from upshot.serve.experiments import SiteLab
 from upshot.serve.guard import ErrorForm, Guard, RateCounter, refusal
 from upshot.serve.permissions import (
     Asked,
@@ -101,9 +104,12 @@ class Site:
         max_body: The maximum size of a request in bytes.
         rate: How many requests one user may send within ten seconds, and how many may come from
             one client address without a known user.
+        lab: The journal of experiments that it shows, if any.
+        datasets: The folder of the datasets that its users collect, if any.
 
     Attributes:
         app: The App.
+        lab: What it shows of the lab.
 
     Raises:
         Misuse: An argument is wrong.
@@ -120,6 +126,8 @@ class Site:
         max_body: int = 1_000_000,
         rate: int = 1_000,
         trace_url: str = "",
+        lab: Where | None = None,
+        datasets: str | PathLike[str] | None = None,
     ) -> None:
         check_argument("user", user, _USER_OF)
         check_argument("hosts", hosts, _NAMES)
@@ -145,6 +153,7 @@ class Site:
         self._is_working = work
         self._max_body = max_body
         self.trace_url = trace_url
+        self.lab: SiteLab = SiteLab(lab, datasets)
         # The owner and the agent of a run never change.
         self._known: dict[str, tuple[Owner, str]] = {}
 
@@ -167,6 +176,7 @@ class Site:
             async with AsyncExitStack() as stack:
                 await self.app.open()
                 stack.push_async_callback(self.app.aclose)
+                stack.push_async_callback(self.lab.aclose)
                 if self._is_working:
                     await stack.enter_async_context(working(self.app))
                 for door in found:
@@ -419,6 +429,8 @@ class Site:
             Refused: The user may see it but not do this.
         """
         owner, agent = await self._run(run_id)
+        if owner is None and (found := await self.lab.run_of(user, run_id, need)) is not None:
+            return found
         if not permissions.may_see(user, owner):
             raise Missing(f"there is no run {run_id[:80]!r}")
         if need in ("operate", "fork") and not permissions.may_operate(user, owner):

@@ -8,6 +8,7 @@ import { runsPage } from "./runs.js";
 import { comparePage, runPage } from "./run.js";
 import { inboxPage } from "./inbox.js";
 import { effectsPage } from "./effects.js";
+import { labPage, reportPage } from "./lab.js";
 import { chatPage, conversationsPage } from "./chat.js";
 
 routes.push(
@@ -16,6 +17,8 @@ routes.push(
   [/^\/runs\/([^/]+)\/compare\/([^/]+)$/, comparePage],
   [/^\/inbox$/, inboxPage],
   [/^\/effects$/, effectsPage],
+  [/^\/lab$/, labPage],
+  [/^\/lab\/([^/]+)$/, reportPage],
   [/^\/conversations$/, conversationsPage],
   [/^\/conversations\/([^/]+)$/, (page, id) => chatPage(page, { conversation: id })],
   [/^\/chat\/([^/]+)$/, (page, agent) => chatPage(page, { agent })],
@@ -50,7 +53,7 @@ addEventListener("keydown", (event) => {
   }
   if (chord && Date.now() - chord < 1500) {
     chord = 0;
-    const page = { r: "/", i: "/inbox", e: "/effects", c: "/conversations" }[event.key];
+    const page = { r: "/", i: "/inbox", e: "/effects", l: "/lab", c: "/conversations" }[event.key];
     if (page) {
       go(page);
       return;

@@ -7,6 +7,7 @@ import { link, markdown, prose } from "./markdown.js";
 import { api, asked, confirmed, go, keys, local, may, maybe, rows, runPath, shared, stream, to } from "./site.js";
 import { answeredText, drawPending } from "./inbox.js";
 import { effectLine } from "./effects.js";
+import { addToDataset } from "./lab.js";
 
 // The rows of one section, which is not laid out while it is off screen.
 const CHUNK = 50;
@@ -210,6 +211,7 @@ class RunPanel {
         mayWork && !head.has_ended && act("Resume", "resume"),
         mayWork && h("button", { type: "button", onclick: (event) => this.replay(event.target) }, "Replay"),
         h("button", { type: "button", onclick: () => this.compare() }, "Compare …"),
+        shared.me.datasets && h("button", { type: "button", onclick: () => addToDataset("this run", { runs: [this.id] }).catch((error) => say(error.message)) }, "Add to a dataset …"),
         h("a.button", { href: to(`/api${runPath(this.id)}/export`), download: `${this.id}.html` }, "Save as a file")));
     drawPending(this.pending, this.id, head.pending ?? [], head);
     const artifacts = head.artifacts ?? [];

@@ -222,6 +222,7 @@ export function header() {
       local("/", { "data-at": "/" }, "Runs"),
       local("/inbox", { "data-at": "/inbox" }, "Inbox", h("span", { id: "waits" })),
       local("/effects", { "data-at": "/effects" }, "Effects"),
+      shared.me.lab && local("/lab", { "data-at": "/lab" }, "Lab"),
       isWorker && local("/conversations", { "data-at": "/c" }, "Chat")),
     h("span.grow"),
     h("span", { id: "line", hidden: true, role: "status" }, "Line lost; going on by itself"),
@@ -236,7 +237,7 @@ export function waits(n) {
   if (node) fill(node, n ? h("span.count", { "aria-label": `${n} wait` }, n > 99 ? "99+" : String(n)) : "");
 }
 
-const HELP = [["j, k", "next, previous row"], ["Enter", "open it"], ["g then r, i, e, c", "Runs, Inbox, Effects, Chat"], ["/", "search"],
+const HELP = [["j, k", "next, previous row"], ["Enter", "open it"], ["g then r, i, e, l, c", "Runs, Inbox, Effects, Lab, Chat"], ["/", "search"],
   ["a", "approve (inbox)"], ["d", "deny, with a reason"], ["e", "edit the arguments"], ["n", "not now"], ["f", "follow the run’s end (run)"], ["Esc", "close"]];
 
 export function help() {
