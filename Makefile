@@ -38,7 +38,7 @@ CLIENTS := $(PROTOCOLS)/.ready
 NODE_CLIENTS := @modelcontextprotocol/conformance@0.1.16 \
   mcp-conformance@npm:@modelcontextprotocol/conformance@0.2.0-alpha.12 \
   ai@7.0.173 @ai-sdk/react@4.0.177 react@19.3.1 \
-  react-dom@19.3.1 esbuild@0.28.2 @ag-ui/client@1.0.0
+  react-dom@19.3.1 esbuild@0.28.2 @ag-ui/client@1.0.0 oidc-provider@9.13.3
 # And a mock of the providers' servers, by other people.
 AIMOCK := .venv-aimock
 MOCKS := $(AIMOCK)/.ready

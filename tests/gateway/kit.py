@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import socket
 import subprocess
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -36,12 +37,14 @@ VERIFY: dict[str, Any] = {
 
 
 @asynccontextmanager
-async def serving(app: Any, *, lifespan: Any = "off") -> AsyncGenerator[str]:
+async def serving(
+    app: Any, *, lifespan: Any = "off", listening: socket.socket | None = None
+) -> AsyncGenerator[str]:
     """Serve an ASGI application in this process; yields its address."""
     server = uvicorn.Server(
         uvicorn.Config(app, port=0, log_level="critical", lifespan=lifespan, ws="none")
     )
-    task = asyncio.create_task(server.serve())
+    task = asyncio.create_task(server.serve(None if listening is None else [listening]))
     while not server.started:
         await asyncio.sleep(0.001)
         if task.done():

@@ -47,7 +47,6 @@ def read(path: Path, **given: Any) -> Any:
         ),
         ({"policy": {"denies": ["x"]}}, "policy has no key 'denies'"),
         ({"sign_in": "a.py:who", "user_header": "x"}, "has both sign_in and user_header"),
-        ({"oauth": {"resource": "https://a", "servers": "https://b"}}, "oauth and no sign_in"),
         ({"sign_in": "a.py:who", "oauth": {"resource": "https://a"}}, "oauth has '': give a URL"),
     ],
     ids=str,

@@ -35,7 +35,7 @@ _OF_TOOL = (
     "effect", "once", "may_differ", "scope", "effect_name", "on_repeat", "claim_wait_s", "keep_s",
     "approval", "deny", "ask", "verify", "timeout_s", "idempotent", "error",
 )  # fmt: skip
-_OF_OAUTH = ("resource", "servers")
+_OF_OAUTH = ("resource", "servers", "audience", "scopes", "tenant")
 _OF_VERIFY = ("tool", "arguments", "found")
 _OF_POLICY = ("allow", "deny", "ask", "approval_expires_s")
 # Taken by a Tool as they are.
@@ -96,10 +96,16 @@ class OAuth:
     Attributes:
         resource: The gateway's URL, as clients know it.
         servers: The URLs of the servers that issue tokens for it.
+        audience: What tokens name as their audience.
+        scopes: The scopes that a token must have.
+        tenant: The claim that names the user's tenant, "" for none.
     """
 
     resource: str
     servers: tuple[str, ...]
+    audience: str
+    scopes: tuple[str, ...] = ()
+    tenant: str = ""
 
     @property
     def host(self) -> str:
@@ -117,11 +123,12 @@ class OAuth:
         """Return the document that a client reads there."""
         methods: Json = ["header"]
         servers: Json = [*self.servers]
-        return {
+        document: JsonObject = {
             "resource": self.resource,
             "authorization_servers": servers,
             "bearer_methods_supported": methods,
         }
+        return {**document, "scopes_supported": [*self.scopes]} if self.scopes else document
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +149,8 @@ class Config:
         proxies: Addresses of proxies whose header is believed.
         sign_in: The Python file, and the function in it, that names the user of an HTTP request;
             "" for none.
-        oauth: Where users sign in, for clients that know OAuth; None if not set.
+        oauth: Where users sign in, for clients that know OAuth; None if not set. Without *sign_in*
+            the gateway verifies the tokens itself.
     """
 
     file: str
@@ -264,8 +272,8 @@ def read_config(file: str) -> Config:
     sign_in = _text(file, "sign_in", top.get("sign_in", ""))
     if sign_in and "user_header" in top:
         raise Misuse(f"{file} has both sign_in and user_header: give the one that names users")
-    if "oauth" in top and not sign_in:
-        raise Misuse(f"{file} has oauth and no sign_in: name the function that verifies tokens")
+    if "oauth" in top and "user_header" in top:
+        raise Misuse(f"{file} has both oauth and user_header: give the one that names users")
     return Config(
         file=file,
         journal=_beside(file, _expanded(file, "journal", top.get("journal", "gateway.db"))),
@@ -293,11 +301,17 @@ def _beside(file: str, where: str) -> str:
 def _oauth(file: str, given: object) -> OAuth:
     section = _section(file, "oauth", given, _OF_OAUTH)
     resource = _text(file, "oauth.resource", section.get("resource"))
-    servers = tuple(_texts(file, "servers", section))
+    servers = tuple(_texts(file, "oauth.servers", section))
     for url in (resource, *(servers or ("",))):
         if not url.startswith(("http://", "https://")):
             raise Misuse(f"{file}: oauth has {url!r}: give a URL of http or https")
-    return OAuth(resource, servers)
+    return OAuth(
+        resource,
+        servers,
+        audience=_text(file, "oauth.audience", section.get("audience", resource)),
+        scopes=tuple(_texts(file, "oauth.scopes", section)),
+        tenant=_text(file, "oauth.tenant", section.get("tenant", "")),
+    )
 
 
 def _load(file: str) -> object:
@@ -340,7 +354,7 @@ def _text(file: str, where: str, given: object) -> str:
 
 
 def _texts(file: str, name: str, section: Mapping[str, object]) -> list[str]:
-    given = section.get(name, [])
+    given = section.get(name.rpartition(".")[2], [])
     listed = [given] if isinstance(given, str) else given
     if not isinstance(listed, list):
         raise Misuse(f"{file}: {name} is {format_value(given)}: give a list of texts")

@@ -28,6 +28,7 @@ from upshot.contract.base.structs import JsonObject
 from upshot.contract.protocols import Journal
 from upshot.contract.user import UserOf
 from upshot.errors import Misuse
+from upshot.gateway.access_tokens import MissingScope, NoKeys, TokenVerifier
 from upshot.gateway.calls import Owner
 from upshot.gateway.channels import SdkChannel, open_own_channel
 from upshot.gateway.config import WELL_KNOWN, Config
@@ -88,7 +89,8 @@ async def serve_http(
         user: The user that calls belong to if no header names one.
         hosts: The host names that clients may use.
         sign_in: Returns a request's user, as for ``App.asgi(user=...)``. It is required
-            if the file has ``sign_in``.
+            if the file has ``sign_in``. Without either, ``oauth`` of the file says whose tokens
+            are accepted.
 
     Yields:
         The app: streamable HTTP at every path.
@@ -101,6 +103,8 @@ async def serve_http(
         raise Misuse(f"{config.file} has sign_in: give serve_http its function as sign_in=")
     async with open_journal(config.journal) as journal, anyio.create_task_group() as group:
         owner = Owner(user or config.user)
+        if sign_in is None and config.oauth is not None:
+            sign_in = TokenVerifier(config.oauth)
         names = [*hosts] if config.oauth is None else [*hosts, config.oauth.host]
         front = _HttpFront(config, journal, owner, sign_in, _security(names), group)
         async with front.modern.run():
@@ -174,9 +178,9 @@ class _HttpFront:
                 scope, receive, send
             )
             return
-        owner = await self._owner_of(request)
-        if owner is None:
-            await self._refusal(request)(scope, receive, send)
+        owner = await self._admit(request)
+        if isinstance(owner, JSONResponse):
+            await owner(scope, receive, send)
             return
         version = request.headers.get(_VERSION_HEADER)
         if version is not None and version not in HANDSHAKE_PROTOCOL_VERSIONS:
@@ -194,6 +198,16 @@ class _HttpFront:
         else:
             await found.transport.handle_request(scope, receive, send)
 
+    async def _admit(self, request: Request) -> Owner | JSONResponse:
+        """Return the owner of a request, or the response to one of an unknown user."""
+        try:
+            owner = await self._owner_of(request)
+        except MissingScope:
+            return self._refusal(request, "insufficient_scope")
+        except NoKeys as error:
+            return JSONResponse({"error": str(error)}, 503)
+        return self._refusal(request, "invalid_token") if owner is None else owner
+
     async def _owner_of(self, request: Request) -> Owner | None:
         """Return the owner of a request, or None if it has to be known and is not."""
         if self.sign_in is not None:
@@ -208,17 +222,22 @@ class _HttpFront:
         is_known = len(named) == 1 and named[0] and peer in self.config.proxies
         return Owner(named[0]) if is_known else None
 
-    def _refusal(self, request: Request) -> JSONResponse:
-        """Return the response to a request of an unknown user."""
+    def _refusal(self, request: Request, error: str) -> JSONResponse:
+        """Return the response to a request of an unknown user, or without a scope."""
         if self.sign_in is None:
             return JSONResponse(
                 {"error": f"not one header {self.config.user_header} of a proxy"}, 401
             )
-        facts = ['error="invalid_token"'] if "authorization" in request.headers else []
-        if self.config.oauth is not None:
-            facts.append(f'resource_metadata="{self.config.oauth.metadata_url}"')
+        facts = [f'error="{error}"'] if "authorization" in request.headers else []
+        oauth = self.config.oauth
+        if oauth is not None and oauth.scopes:
+            facts.append(f'scope="{" ".join(oauth.scopes)}"')
+        if oauth is not None:
+            facts.append(f'resource_metadata="{oauth.metadata_url}"')
         challenge = " ".join(["Bearer", *([", ".join(facts)] if facts else [])])
-        return JSONResponse({"error": "not signed in"}, 401, {"www-authenticate": challenge})
+        lacks = error == "insufficient_scope"
+        text = "the token lacks a scope" if lacks else "not signed in"
+        return JSONResponse({"error": text}, 403 if lacks else 401, {"www-authenticate": challenge})
 
     async def _begin(self, owner: Owner, scope: Scope, receive: Receive, send: Send) -> None:
         id = uuid4().hex
