@@ -27,6 +27,9 @@ NODE_SERVERS := @modelcontextprotocol/server-everything @modelcontextprotocol/se
 # So is AgentDojo, which brings the clients of five providers.
 DOJO := .venv-dojo
 SUITES := $(DOJO)/.ready
+# So are pydantic-evals, Inspect and scipy.
+LAB := .venv-lab
+JUDGES := $(LAB)/.ready
 # And the server of Restate.
 RESTATE := .venv-restate
 NODES := $(RESTATE)/.ready
@@ -113,7 +116,7 @@ endef
 
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
-.PHONY: quick slow mutants effects fuzz chaos whole beside duplicates kills stress properties help setup demo test format-check lint types surface layers unit adapters told mcp dojo aimock \
+.PHONY: quick slow lab mutants effects fuzz chaos whole beside duplicates kills stress properties help setup demo test format-check lint types surface layers unit adapters told mcp dojo aimock \
   fleet postgres release restate protocols conformance chromium browser docs site pictures bench schema format clean
 
 help: ## list the targets
@@ -176,6 +179,10 @@ mcp: $(SERVERS) ## use four real MCP servers from the package registries
 dojo: $(SUITES) ## measure the policies on AgentDojo's attacks and tasks
 	@UPSHOT_REAL_DOJO=1 $(DOJO)/bin/pytest -q --confcutdir=tests/dojo_real \
 	  -o filterwarnings=ignore tests/dojo_real
+
+lab: chromium $(JUDGES) ## try the lab with evaluators of pydantic-evals, Inspect and its viewer, and its intervals beside scipy's
+	@UPSHOT_REAL_LAB=1 $(LAB)/bin/python -m pytest -q --confcutdir=tests/lab_real \
+	  -o filterwarnings=ignore -rP tests/lab_real
 
 postgres: $(DEV) ## install PostgreSQL and PgBouncer on Debian, and try the journal on them
 	@printf '%-8s ' server; \
@@ -312,6 +319,10 @@ $(SERVERS): pyproject.toml Makefile
 $(SUITES): pyproject.toml Makefile
 	$(call environment,$(DOJO),-e . agentdojo==0.1.35)
 	@touch $(SUITES)
+
+$(JUDGES): pyproject.toml Makefile
+	$(call environment,$(LAB),-e '.[cli$(comma)lab]' playwright==1.65.2 'scipy>=1.15')
+	@touch $(JUDGES)
 
 $(MOCKS): pyproject.toml Makefile
 	$(call environment,$(AIMOCK),-e .,@copilotkit/aimock@1.43.0)

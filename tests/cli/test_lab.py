@@ -61,6 +61,8 @@ def test_mistakes_are_said_in_one_sentence(command: Command, tmp_path: Path) -> 
     command("lab", "collect", "one.jsonl", "--journal", "runs.db")
     trial, runs = ("lab", "run", "one.jsonl", "desk.py"), ("--journal", "runs.db")
     said = {
+        ("lab", "export", "gone.json", "--inspect", "logs"): "gone.json cannot be read",
+        ("lab", "from-inspect", "x.eval", "gone/x.jsonl"): "there is no folder",
         ("lab", "collect", "x.jsonl", "--since", "soon"): "--since",
         ("lab", "collect", "x.jsonl", "--min-cost", "-1"): "--min-cost",
         ("lab", "collect", "x.jsonl", "--secrets", "gone.txt", *runs): "gone.txt cannot be read",
@@ -80,6 +82,19 @@ def test_mistakes_are_said_in_one_sentence(command: Command, tmp_path: Path) -> 
     for arguments, words in said.items():
         code, _, err = command(*arguments)
         assert (code, words in err) == (2, True), (arguments, err)
+
+
+def test_a_condition_may_name_one_of_several_scores(command: Command, tmp_path: Path) -> None:
+    both = "def both(case, result):\n    return {'a': 1, 'b': 0}\n\n\nscorers = [both]\n"
+    (tmp_path / "desk.py").write_text(DESK, "utf-8")
+    (tmp_path / "both.py").write_text(both, "utf-8")
+    command("run", "desk.py", "Refund.", "--journal", "runs.db")
+    command("lab", "collect", "one.jsonl", "--journal", "runs.db")
+    trial = ("lab", "run", "one.jsonl", "desk.py", "--scorers", "both.py", "--fail-if")
+    assert command(*trial, "score.both_a > 0.0")[0] == 1
+    assert command(*trial, "score.both_b > 0.0")[0] == 0
+    code, _, err = command(*trial, "score.bot_b > 0.0")
+    assert (code, "score.both" in err) == (2, True)
 
 
 def test_a_function_of_a_file_answers_calls(command: Command, tmp_path: Path) -> None:

@@ -611,6 +611,28 @@ def try_agents(**options: Any) -> int:
     return run_command(lab_runs.run_cases, **options)
 
 
+@lab.command("export", short_help="Write a report for another tool.")
+@click.argument("path", metavar="REPORT.json", type=PATH)
+@click.option("--inspect", metavar="FOLDER", type=PATH, required=True, help="For inspect view.")
+@JSON
+def export_report(**options: Any) -> int:
+    """Write a log of Inspect for the record and each variant of REPORT.json."""
+    from upshot.cli import lab_runs
+
+    return run_command(lab_runs.export_report, **options)
+
+
+@lab.command(short_help="Make a dataset of a log of Inspect.")
+@click.argument("log", metavar="LOG.eval", type=PATH)
+@click.argument("path", metavar="DATA.jsonl", type=PATH)
+@JSON
+def from_inspect(**options: Any) -> int:
+    """Write the samples of LOG.eval into DATA.jsonl, each with its target and its tool calls."""
+    from upshot.cli import lab_runs
+
+    return run_command(lab_runs.read_inspect_log, **options)
+
+
 @upshot.command(short_help="Remove runs from a log.")
 @click.argument("wanted", metavar="[RUN]...", nargs=-1)
 @JOURNAL

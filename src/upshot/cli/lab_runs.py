@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, cast
@@ -13,14 +14,15 @@ from upshot.cli.loading import Target, import_file, load_agent
 from upshot.cli.lookup import existing_journal, read_moment
 from upshot.cli.terminal import Terminal
 from upshot.contract.agent import Agent
-from upshot.contract.base.structs import JsonObject
+from upshot.contract.base.structs import Json, JsonObject
 from upshot.contract.base.words import count
 from upshot.errors import Misuse
 from upshot.journal.opening import open_journal
 from upshot.lab import scorers as built_in
 from upshot.lab.dataset import Dataset
 from upshot.lab.experiment import check_scorers, run
-from upshot.lab.report import Report, Row
+from upshot.lab.inspect_ai import from_inspect
+from upshot.lab.report import Report, Row, as_word
 from upshot.lab.report_page import report_page
 from upshot.lab.scorers import Score, Scorer, ScorerFunction
 from upshot.tools.definition.cel import Condition, ConditionError, compile_condition
@@ -131,12 +133,33 @@ async def run_cases(
     return 1 if failed else 0
 
 
+def export_report(terminal: Terminal, *, path: str, inspect: str) -> int:
+    """Write a report as logs of Inspect."""
+    files = [str(one) for one in Report.read(path).to_inspect(inspect)]
+    terminal.answer({"files": list[Json](files)}, "\n".join(files))
+    return 0
+
+
+def read_inspect_log(terminal: Terminal, *, log: str, path: str) -> int:
+    """Write a log of Inspect as a dataset."""
+    _check_folder(path)
+    found = from_inspect(log)
+    found.write(path)
+    facts = {"path": path, "cases": len(found), "digest": found.digest}
+    terminal.answer(facts, f"{path}: {count(len(found), 'case')}, {found.digest}")
+    return 0
+
+
 def _condition(text: str, scorers: Sequence[Scorer]) -> Condition | None:
     """Read a condition, and try it once, so that a mistake is found before a model is asked."""
     if not text:
         return None
     condition = compile_condition(text, names=_NAMES)
     names = tuple(one.name for one in scorers)
+    words = set(re.findall(r"\b(?:score|base)\.(\w+)", text))
+    # A scorer may give several scores, and only a run shows their names.
+    several = (f"{as_word(name)}_" for name in names)
+    names += tuple(word for start in several for word in words if word.startswith(start))
     row = Row(case="c", variant="v", scores=dict.fromkeys(names, Score(value=0.0)))
     _holds(condition, Report(name="", variants=("v",), scorers=names, rows=(row,)).facts("v"))
     return condition

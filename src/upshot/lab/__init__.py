@@ -25,6 +25,7 @@ with lazy_imports(globals()):
     from upshot.lab.dataset import RecordedCall as RecordedCall
     from upshot.lab.experiment import Variant as Variant
     from upshot.lab.experiment import run as run
+    from upshot.lab.inspect_ai import from_inspect as from_inspect
     from upshot.lab.report import Comparison as Comparison
     from upshot.lab.report import LabCall as LabCall
     from upshot.lab.report import Report as Report
@@ -35,9 +36,11 @@ with lazy_imports(globals()):
     from upshot.lab.scorers import completed as completed
     from upshot.lab.scorers import contains as contains
     from upshot.lab.scorers import cost as cost
+    from upshot.lab.scorers import errors as errors
     from upshot.lab.scorers import judge as judge
     from upshot.lab.scorers import latency as latency
     from upshot.lab.scorers import new_effects as new_effects
+    from upshot.lab.scorers import policy as policy
     from upshot.lab.scorers import same_effects as same_effects
     from upshot.lab.scorers import steps as steps
     from upshot.lab.scorers import tokens as tokens

@@ -39,6 +39,7 @@ from upshot.lab.dataset import Case, Dataset, RecordedCall, call_key
 from upshot.lab.kept_reports import KeptExperiment, keep_report, keep_start
 from upshot.lab.kept_runs import KeptRuns, cost_of, digest_of
 from upshot.lab.recorded_tools import (
+    LAB_GATE,
     RecordedTools,
     Source,
     Unseen,
@@ -48,7 +49,7 @@ from upshot.lab.recorded_tools import (
     to_call,
 )
 from upshot.lab.report import LabCall, Report, Row
-from upshot.lab.scorers import AskJudge, Score, Scorer, ScorerFunction, Trial, scorer_of
+from upshot.lab.scorers import AnyScorer, AskJudge, Score, Scorer, Trial, scorer_of
 from upshot.lab.simulation import Simulator, check_simulator
 from upshot.models.scripted import ScriptedModel
 from upshot.runs.plan import LAB_ATTRIBUTE, Where
@@ -87,7 +88,7 @@ async def run(
     dataset: Dataset,
     variants: Mapping[str, Agent[Any] | Variant] | Agent[Any],
     *,
-    scorers: Iterable[Scorer | ScorerFunction | Agent[Any]] = (),
+    scorers: Iterable[AnyScorer] = (),
     repeat: int = 1,
     name: str = "",
     journal: Where = "lab.db",
@@ -235,8 +236,11 @@ class _Experiment:
             cases=len(self.dataset),
             repeat=repeat,
             variants=tuple(self.variants),
-            scorers=tuple(one.name for one in self.scorers),
+            # A scorer may give several scores, whose names only it knows.
+            scorers=tuple(dict.fromkeys(name for row in rows for name in row.scores)),
             rows=tuple(rows),
+            requests={one.id: one.request.text for one in self.dataset},
+            expected={one.id: one.expected for one in self.dataset if one.expected is not None},
             stopped=f"{count(over, 'run')} stopped at a budget" if over else "",
         )
 
@@ -296,7 +300,7 @@ class _Experiment:
         stand_ins.set(None)
         for scorer in self.scorers:
             try:
-                scores[scorer.name] = await scorer.score(case, trial)
+                scores |= await scorer.scores(case, trial)
             except Exception as error:  # the caller's own code, which must not end the experiment
                 reason = f"raised {type(error).__name__}: {error}"
                 scores[scorer.name] = Score(reason=reason)
@@ -364,10 +368,16 @@ class _Experiment:
             off_record=tuple(one for one in missed if one.declared is Effect.READ),
             new_effects=tuple(one for one in missed if one.declared is not Effect.READ),
             simulated=tuple(to_call(one) for one in records if is_simulated(one)),
-            tools=tuple(
-                one.tool_name
+            made=tuple(
+                to_call(one)
                 for one in records
                 if not isinstance(one.outcome, ToolDenied) or is_missed(one, case)
+            ),
+            asked=tuple(to_call(one) for one in records if one.approval is not None),
+            denied=tuple(
+                to_call(one)
+                for one in records
+                if isinstance(one.outcome, ToolDenied) and one.gate != LAB_GATE
             ),
             cost=cost_of(result),
             ask=helpers.judge_of(run_id),
@@ -572,7 +582,7 @@ def check_scorers(scorers: object) -> list[Scorer]:
     """
     if not isinstance(scorers, Iterable):
         raise Misuse(f"scorers are a list, got {format_value(scorers)}")
-    found = [scorer_of(one) for one in cast("Iterable[Scorer | ScorerFunction]", scorers)]
+    found = [scorer_of(one) for one in cast("Iterable[AnyScorer]", scorers)]
     names = [one.name for one in found]
     if double := next((name for name in names if names.count(name) > 1), None):
         raise Misuse(f"two scorers are called {double!r}: use lab.Scorer(name, function)")

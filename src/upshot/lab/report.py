@@ -7,6 +7,7 @@ from functools import cached_property
 from os import PathLike
 from pathlib import Path
 from statistics import fmean
+from typing import Any
 
 from upshot.contract.base.structs import Json, JsonObject, Value
 from upshot.contract.codec import decode, decoder_of, encode
@@ -104,6 +105,8 @@ class Report(Value, frozen=True, kw_only=True, dict=True):
         variants: The names of the variants, the baseline first.
         scorers: The names of the scorers.
         rows: All runs.
+        requests: What was asked, by case.
+        expected: What a good answer is, by case, if the case says so.
         stopped: Why not all runs were made, "" if they were.
     """
 
@@ -115,6 +118,8 @@ class Report(Value, frozen=True, kw_only=True, dict=True):
     variants: tuple[str, ...] = ()
     scorers: tuple[str, ...] = ()
     rows: tuple[Row, ...] = ()
+    requests: dict[str, str] = {}
+    expected: dict[str, Json] = {}
     stopped: str = ""
 
     @property
@@ -259,7 +264,7 @@ class Report(Value, frozen=True, kw_only=True, dict=True):
 
         def means(of: str) -> dict[str, Json]:
             found = {one: self.compare(of, one).mean for one in self.scorers}
-            return {_as_word(name): one.mean for name, one in found.items() if one is not None}
+            return {as_word(name): one.mean for name, one in found.items() if one is not None}
 
         return {
             "effects": {"new": sum(len(row.new_effects) for row in rows)},
@@ -273,6 +278,42 @@ class Report(Value, frozen=True, kw_only=True, dict=True):
     def write(self, path: str | PathLike[str]) -> None:
         """Write the report to a JSON file."""
         Path(path).write_bytes(encode(self) + b"\n")
+
+    def to_inspect(self, folder: str | PathLike[str]) -> list[Path]:
+        """Write logs for ``inspect view``: a file for the record, and one for each variant.
+
+        A log has requests, answers, scores and what the record does not have. The messages and
+        calls of a run are in the journal of the experiment.
+
+        Args:
+            folder: Where the files go, each with the name of its variant and ``.eval``.
+
+        Returns:
+            The files.
+
+        Raises:
+            Misuse: The extra ``lab`` is not installed, or two variants would have one file.
+        """
+        from upshot.lab.inspect_ai import write_inspect_logs
+
+        return write_inspect_logs(self, folder)
+
+    def to_pydantic_evals(self, variant: str = "") -> Any:
+        """Return a variant as an ``EvaluationReport``, whose ``print(baseline=...)`` compares.
+
+        Args:
+            variant: The variant; "" is the baseline, "record" what really happened.
+
+        Raises:
+            Misuse: The extra ``lab`` is not installed, or there is no such variant.
+        """
+        from upshot.lab.pydantic_evals import to_evaluation_report
+
+        variant = variant or self.baseline
+        if not self.of(variant):
+            listed = ", ".join(dict.fromkeys(row.variant for row in self.rows))
+            raise Misuse(f"there is no variant {variant!r}: there is {listed}")
+        return to_evaluation_report(self, variant)
 
     @classmethod
     def read(cls, path: str | PathLike[str]) -> Report:
@@ -343,5 +384,6 @@ def _counted(number: int, what: str) -> str:
     return f"{number} {what}{'' if number == 1 else 's'}"
 
 
-def _as_word(name: str) -> str:
+def as_word(name: str) -> str:
+    """Return the name of a scorer as a condition writes it."""
     return "".join(char if char.isalnum() else "_" for char in name).strip("_")

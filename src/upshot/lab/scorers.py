@@ -9,16 +9,17 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from inspect import isawaitable
-from typing import Any, TypeAlias, cast
+from typing import Any, Protocol, TypeAlias, cast
 
 from upshot.contract.agent import Agent
 from upshot.contract.base.checks import format_value
 from upshot.contract.base.enums import Effect
 from upshot.contract.base.structs import Value
 from upshot.contract.result import AgentResult
+from upshot.contract.tool_calls import ToolDenied, ToolFailure, ToolTimeout
 from upshot.errors import Misuse
 from upshot.lab.dataset import Case, RecordedCall
 
@@ -52,7 +53,10 @@ class Trial:
         off_record: Reads that the record does not have.
         new_effects: Writes that the record does not have; they were not made.
         simulated: Calls that the simulator answered.
-        tools: The tools of all these calls, in order.
+        made: All these calls, in order.
+        asked: Calls that the user was asked to approve.
+        denied: Calls that a gate denied, with the outcome that says why; not those that the record
+            does not have.
         cost: The cost in US dollars, None if unknown.
         ask: Asks a judge a text, under a name, and keeps its reply; None asks it each time.
     """
@@ -62,7 +66,9 @@ class Trial:
     off_record: tuple[RecordedCall, ...] = ()
     new_effects: tuple[RecordedCall, ...] = ()
     simulated: tuple[RecordedCall, ...] = ()
-    tools: tuple[str, ...] = ()
+    made: tuple[RecordedCall, ...] = ()
+    asked: tuple[RecordedCall, ...] = ()
+    denied: tuple[RecordedCall, ...] = ()
     cost: float | None = None
     ask: AskJudge | None = field(default=None, repr=False)
 
@@ -79,10 +85,16 @@ class Scorer:
     name: str
     judge: Callable[[Case, Trial], object] = field(repr=False)
 
-    async def score(self, case: Case, trial: Trial) -> Score:
-        """Return the score of a trial."""
+    async def scores(self, case: Case, trial: Trial) -> dict[str, Score]:
+        """Return the scores of a trial by name; an object of several has ``name.key``."""
         made = self.judge(case, trial)
         found: Any = await made if isawaitable(made) else made
+        if isinstance(found, Mapping):
+            several = cast("Mapping[str, object]", found)
+            return {f"{self.name}.{key}": self._score(one) for key, one in several.items()}
+        return {self.name: self._score(found)}
+
+    def _score(self, found: object) -> Score:
         if isinstance(found, Score):
             return found
         if isinstance(found, bool | int | float):
@@ -91,24 +103,52 @@ class Scorer:
             return Score(value=found)
         raise Misuse(
             f"the scorer {self.name} returned {format_value(found)}: return a number, True or "
-            "False, a text, a Score, or None"
+            "False, a text, a Score, None, or an object of several"
         )
 
 
-def scorer_of(given: Scorer | ScorerFunction | Agent[Any]) -> Scorer:
-    """Return a scorer for a function, or for an agent that judges.
+AnyScorer: TypeAlias = "Scorer | ScorerFunction | Agent[Any] | _Evaluator"
+"""A scorer, a function, an agent that judges, an evaluator of pydantic-evals or a scorer of
+Inspect."""
+
+
+class _Evaluator(Protocol):
+    """The part of an evaluator of pydantic-evals that tells it apart."""
+
+    @property
+    def evaluate_async(self) -> Callable[..., Any]: ...
+
+
+def scorer_of(given: AnyScorer) -> Scorer:
+    """Return a scorer for a function, an agent that judges, or a scorer of another library.
 
     Raises:
-        Misuse: It is neither.
+        Misuse: It is none of them.
     """
     if isinstance(given, Scorer):
         return given
     if isinstance(given, Agent):
         return judge(cast("Agent[Any]", given))
+    if is_made_by("pydantic_evals", "Evaluator", given):
+        from upshot.lab.pydantic_evals import evaluator_scorer
+
+        return evaluator_scorer(given)
+    if getattr(getattr(given, "__registry_info__", None), "type", "") == "scorer":
+        from upshot.lab.inspect_ai import inspect_scorer
+
+        return inspect_scorer(given)
     if not callable(given):
         raise Misuse(f"a scorer is a function of (case, result), got {format_value(given)}")
     name = str(getattr(given, "__name__", type(given).__name__))
     return Scorer(name, lambda case, trial: given(case, trial.result))
+
+
+def is_made_by(package: str, name: str, value: object) -> bool:
+    """Whether *value* is of the class *name* of *package*, which is not imported for this."""
+    return any(
+        one.__name__ == name and one.__module__.partition(".")[0] == package
+        for one in type(value).__mro__
+    )
 
 
 def same_effects() -> Scorer:
@@ -144,12 +184,45 @@ def unknown_effects() -> Scorer:
     )
 
 
+def policy() -> Scorer:
+    """Count the calls that were asked about or denied; the reason names them."""
+
+    def look(case: Case, trial: Trial) -> Score:
+        lines = [f"asked: {one.key}" for one in trial.asked]
+        lines += [f"denied ({_reason_of(one)}): {one.key}" for one in trial.denied]
+        keys = Counter(one.key for one in trial.asked) | Counter(one.key for one in trial.denied)
+        return Score(value=float(keys.total()), reason="; ".join(lines))
+
+    return Scorer("policy", look)
+
+
+def errors() -> Scorer:
+    """Count the tool calls that failed, and the run if it failed; the reason says why."""
+
+    def look(case: Case, trial: Trial) -> Score:
+        failed = [one for one in trial.calls if isinstance(one.outcome, ToolFailure | ToolTimeout)]
+        lines = [f"{one.key}: {_error_of(one.outcome)}" for one in failed]
+        if trial.result.error is not None:
+            lines.append(f"the run: {trial.result.error.code}")
+        return Score(value=float(len(lines)), reason="; ".join(lines))
+
+    return Scorer("errors", look)
+
+
+def _reason_of(call: RecordedCall) -> str:
+    return str(call.outcome.reason) if isinstance(call.outcome, ToolDenied) else ""
+
+
+def _error_of(outcome: object) -> str:
+    return "timeout" if isinstance(outcome, ToolTimeout) else str(getattr(outcome, "error", ""))
+
+
 def trajectory() -> Scorer:
     """Compare the tools called, in order: 1 if they are those of the record, 0 if all differ."""
 
     def compare(case: Case, trial: Trial) -> Score:
         was = [one.tool for one in case.calls]
-        now = list(trial.tools)
+        now = [one.tool for one in trial.made]
         if not was and not now:
             return Score(value=1.0)
         distance = _edit_distance(was, now)
