@@ -72,8 +72,8 @@ function drawn(one) {
  * @param {string} what
  * @param {{runs?: string[], filters?: object}} body
  */
-export async function addToDataset(what, body) {
-  const known = (/** @type {LabPage} */ (await api("/api/lab"))).datasets;
+export function addToDataset(what, body) {
+  const known = h("datalist", { id: "datasets" });
   const name = h("input", { name: "dataset", required: true, pattern: "[A-Za-z0-9][A-Za-z0-9._\\-]*", maxlength: 80, autocomplete: "off", list: "datasets", placeholder: "Name, such as bad", "aria-label": "Name of the dataset" });
   const said = h("p.error", { role: "alert" });
   const box = h("dialog", { "aria-labelledby": "add-title", onclose: () => box.remove() }, h("h2", { id: "add-title" }, `Add ${what} to a dataset`),
@@ -87,9 +87,11 @@ export async function addToDataset(what, body) {
       } catch (error) {
         fill(said, error.message);
       }
-    } }, name, h("datalist", { id: "datasets" }, known.map((one) => h("option", { value: one.name }))), said,
+    } }, name, known, said,
     h("div.actions", h("button", { type: "button", onclick: () => box.close() }, "Back"), h("button.primary", "Add"))));
   document.body.append(box);
   box.showModal();
   name.focus();
+  // The names only help: the dialog works without them.
+  api("/api/lab").then((/** @type {LabPage} */ found) => fill(known, found.datasets.map((one) => h("option", { value: one.name }))), () => null);
 }

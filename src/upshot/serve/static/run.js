@@ -211,7 +211,7 @@ class RunPanel {
         mayWork && !head.has_ended && act("Resume", "resume"),
         mayWork && h("button", { type: "button", onclick: (event) => this.replay(event.target) }, "Replay"),
         h("button", { type: "button", onclick: () => this.compare() }, "Compare …"),
-        shared.me.datasets && h("button", { type: "button", onclick: () => addToDataset("this run", { runs: [this.id] }).catch((error) => say(error.message)) }, "Add to a dataset …"),
+        shared.me.datasets && h("button", { type: "button", onclick: () => addToDataset("this run", { runs: [this.id] }) }, "Add to a dataset …"),
         h("a.button", { href: to(`/api${runPath(this.id)}/export`), download: `${this.id}.html` }, "Save as a file")));
     drawPending(this.pending, this.id, head.pending ?? [], head);
     const artifacts = head.artifacts ?? [];

@@ -2,7 +2,7 @@
 
 /** @import { DayCost, RunCounts, RunList, RunSummary } from "api" */
 
-import { NUMBER, STATUS_WORDS, TONES, effectBadge, fill, h, keyed, many, money, say, statusBadge, tokensOf, took, when, whose, words, zone } from "./nodes.js";
+import { NUMBER, STATUS_WORDS, TONES, effectBadge, fill, h, keyed, many, money, statusBadge, tokensOf, took, when, whose, words, zone } from "./nodes.js";
 import { addToDataset } from "./lab.js";
 import { api, go, hasBefore, shared, listQuery, live, local, maybe, rows, runPath, to } from "./site.js";
 
@@ -47,7 +47,7 @@ export async function runsPage(page) {
     active.map(([name, value]) => (name === "effect" && value === "unknown") || (name === "status" && value === "input_required") ? null
       : h("a.chip.on", { href: to("/" + listQuery({ ...rest, [name]: "" })), "aria-label": `Without ${words(name)} ${value}` }, `${words(name)}: ${value} ×`)),
     shared.me.datasets && h("span.grow"),
-    shared.me.datasets && h("button.chip", { type: "button", onclick: () => addToDataset("the runs of this list", { filters: Object.fromEntries(active) }).catch((error) => say(error.message)) }, "Add to a dataset …"));
+    shared.me.datasets && h("button.chip", { type: "button", onclick: () => addToDataset("the runs of this list", { filters: Object.fromEntries(active) }) }, "Add to a dataset …"));
   const draw = (found) => {
     keyed(list, found.runs, (run) => run.run_id, runLine);
     if (!found.runs.length && !list.nextElementSibling?.matches(".empty")) list.after(h("p.empty", active.length || rest.sort ? "No run matches." : "No runs yet."));
