@@ -12,6 +12,7 @@ from bench.gateway import gateway
 from bench.graph_node import graph_node
 from bench.headers import headers
 from bench.in_flight import in_flight, in_flight_tls
+from bench.lab import lab
 from bench.lifecycle import lifecycle
 from bench.machine_state import machine_state
 from bench.parallel import gates, parallel
@@ -41,6 +42,7 @@ CASES = {
     "gateway": gateway,
     "postgres": postgres,
     "submit": submit,
+    "lab": lab,
 }
 
 

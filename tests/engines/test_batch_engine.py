@@ -8,7 +8,6 @@ from datetime import timedelta
 from decimal import Decimal
 
 import pytest
-from aiohttp import web
 
 from upshot import Agent, App, Retry, resolve, resume, run, states, tool
 from upshot.engines import BatchEngine, batch
@@ -51,7 +50,6 @@ class Provider:
     def __init__(self, *results):
         self.results, self.batches, self.files, self.ended = list(results), {}, {}, set()
         self.asked = []
-        self.endpoint = ""
         self.fault = None
 
     @asynccontextmanager
@@ -76,23 +74,8 @@ class Provider:
                 self.files[ident] = json.loads(re.search(rb"\r\n\r\n(\{.*\})\n", body)[1])
                 return {"id": ident}
             case "POST", "/batches":
-                asked = json.loads(body)
-                line = self.files[asked["input_file_id"]]
-                assert line["url"] == asked["endpoint"]
-                self.endpoint = asked["endpoint"]
+                line = self.files[json.loads(body)["input_file_id"]]
                 return self.begin(line["custom_id"], line["body"])
-            case "POST", "/batch/jobs":
-                asked = json.loads(body)
-                line = self.files[asked["input_files"][0]]
-                assert set(line) == {"custom_id", "body"}
-                assert asked["model"] == line["body"]["model"]
-                self.endpoint = asked["endpoint"]
-                return self.begin(line["custom_id"], line["body"]) | {"status": "QUEUED"}
-            case "GET", _ if found := re.fullmatch(r"/batch/jobs/(b-\d+)", path):
-                ident = found[1]
-                if ident not in self.ended:
-                    return {"id": ident, "status": "RUNNING", "output_file": None}
-                return {"id": ident, "status": "SUCCESS", "output_file": f"out-{ident}"}
             case "POST", "/messages/batches":
                 (request,) = json.loads(body)["requests"]
                 return self.begin(request["custom_id"], request["params"])
@@ -138,7 +121,6 @@ def count(n: int) -> int:
         ("openai:gpt-5", in_file(chat(content="Hello.")), "0.000020625"),
         ("openai-responses:gpt-5", in_file(RESPONSE), "0.000020625"),
         ("groq:openai/gpt-oss-20b", in_file(chat(content="Hello.")), "7.875E-7"),
-        ("mistral:mistral-small-latest", in_file(chat(content="Hello.")), "0.000001575"),
         (
             "anthropic:claude-sonnet-4-5",
             {"result": {"type": "succeeded", "message": said("Hello.")}},
@@ -247,69 +229,9 @@ async def test_a_batch_that_is_refused_fails_the_run_and_shows_no_key():
     assert "a-secret-key" not in result.error.message
 
 
-@pytest.mark.parametrize(
-    ("name", "base_url", "endpoint", "result"),
-    [
-        ("mistral:mistral-small", "/v1", "/v1/chat/completions", chat(content="Hello.")),
-        ("azure:of-mine", "/openai/v1", "/chat/completions", chat(content="Hello.")),
-        ("azure-responses:of-mine", "/openai/v1", "/v1/responses", RESPONSE),
-    ],
-)
-async def test_a_server_s_batch_is_uploaded_polled_and_downloaded(
-    name, base_url, endpoint, result, tmp_path
-):
-    provider = Provider(in_file(result))
-
-    async def handle(request):
-        path = request.path.partition("/v1")[2]
-        answer = provider.answer(request.method, path, await request.read())
-        provider.asked.append((request.method, path))
-        data = answer if isinstance(answer, bytes) else json.dumps(answer).encode()
-        return web.Response(body=data, content_type="application/json")
-
-    app = web.Application()
-    app.router.add_route("*", "/{path:.*}", handle)
-    runner = web.AppRunner(app)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    url = f"http://127.0.0.1:{runner.addresses[0][1]}{base_url}"
-    options = {
-        "journal": tmp_path / "runs.db",
-        "engine": batch(resolve(name, base_url=url, api_key="k")),
-    }
-    try:
-        parked = await run(Agent("a"), "Hi", **options)
-        waits = await resume(parked.run_id, Agent("a"), **options)
-        assert (parked.status, waits.status) == ("input_required", "input_required")
-        provider.ended.add("b-0")
-        done = await resume(parked.run_id, Agent("a"), **options)
-    finally:
-        await runner.cleanup()
-    assert (done.content, provider.endpoint) == ("Hello.", endpoint)
-    assert [method for method, _ in provider.asked] == ["POST"] * 2 + ["GET"] * 4
-
-
-@pytest.mark.parametrize("status", ["FAILED", "TIMEOUT_EXCEEDED", "CANCELLED"])
-async def test_a_job_of_mistral_that_ends_without_results_fails_the_run(status):
-    class Failing(Provider):
-        def answer(self, method, path, body):
-            if method == "GET":
-                errors = [{"message": "no funds", "count": 1}] if status == "FAILED" else []
-                return {"id": "b-0", "status": status, "errors": errors, "output_file": None}
-            return super().answer(method, path, body)
-
-    provider, journal = Failing(in_file(chat())), MemoryJournal()
-    options = {"journal": journal, "engine": engine_of(provider, "mistral:m"), "retry": None}
-    parked = await run(Agent("a"), "Hi", **options)
-    done = await resume(parked.run_id, Agent("a"), **options)
-    assert done.status == "failed"
-    said = "no funds" if status == "FAILED" else status.lower().replace("_", " ")
-    assert said in done.error.message
-
-
 @pytest.mark.parametrize("model", ["google:gemini-3-pro", 'scripted:["x"]'])
 def test_a_provider_without_batches_is_misuse(model):
-    with pytest.raises(Misuse, match="openai, groq, azure, mistral, anthropic have"):
+    with pytest.raises(Misuse, match="openai, groq, anthropic have"):
         batch(model)
 
 

@@ -30,8 +30,7 @@ class BatchEngine(LoopEngine):
     The provider's fault of a single question is no fault of the run, which asks again later.
 
     Args:
-        model: A model of a provider that has batches: "openai", "azure", "mistral", "groq" or
-            "anthropic".
+        model: A model of a provider that has batches: "openai", "groq" or "anthropic".
         every_s: Seconds between two questions of a worker.
 
     Raises:

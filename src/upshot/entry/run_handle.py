@@ -253,7 +253,7 @@ class RunHandle:
         try:
             while run_id and (seq := await self._wait_settled(run_id, until)):
                 found = await self._read_state(run_id, seq)
-                run_id = await _next_in_chain(found, self._journal)
+                run_id = await next_in_chain(found, self._journal)
         except TimeoutError:
             return None
         if (result := result_of(found)) is None:
@@ -293,7 +293,7 @@ class RunHandle:
         return await chain_from(self.id, self._journal)
 
     async def _next_run_of(self, run_id: str) -> str:
-        return await _next_in_chain(await read_begun(run_id, self._journal), self._journal)
+        return await next_in_chain(await read_begun(run_id, self._journal), self._journal)
 
     async def notes(self) -> Sequence[Note]:
         """Return the notes that users attached to the run, oldest first; see ``upshot.note``."""
@@ -325,13 +325,13 @@ async def chain_from(run_id: str, journal: Journal) -> list[str]:
         Misuse: There is no such run.
     """
     found = [run_id]
-    while following := await _next_in_chain(await read_begun(found[-1], journal), journal):
+    while following := await next_in_chain(await read_begun(found[-1], journal), journal):
         found.append(following)
     return found
 
 
-async def _next_in_chain(past: RunState, journal: Journal) -> str:
-    """Return the run that follows in the chain, or "" if there is none."""
+async def next_in_chain(past: RunState, journal: Journal) -> str:
+    """Return the run that the request was handed over to, or "" if there is none."""
     following = following_run(past)
     return following if following and await is_known(following, journal) else ""
 

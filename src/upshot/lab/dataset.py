@@ -11,7 +11,7 @@ import hashlib
 import json
 import random
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
@@ -39,7 +39,7 @@ from upshot.contract.tool_calls import (
     ToolRecord,
 )
 from upshot.entry.resume import fold_new_events
-from upshot.entry.run_handle import chain_from
+from upshot.entry.run_handle import next_in_chain
 from upshot.errors import Misuse
 from upshot.journal.shared import shared_journal
 from upshot.runs.plan import POLICY_OPTION
@@ -259,14 +259,10 @@ async def case_of(run_id: str, journal: Journal) -> Case | None:
 
     If the run handed its request over, the case has what the whole chain did.
     """
-    past = RunState()
-    await fold_new_events(past, run_id, journal)
-    if past.started is None:
+    runs = await chain_states(run_id, journal)
+    past, started = runs[0], runs[0].started
+    if started is None:
         return None
-    started, runs = past.started, [past]
-    for following in (await chain_from(run_id, journal))[1:]:
-        runs.append(RunState())
-        await fold_new_events(runs[-1], following, journal)
     results = [one for one in map(result_of, runs) if one is not None]
     last = results[-1] if results else None
     costs = [one.cost.total for one in results if one.cost is not None]
@@ -294,6 +290,19 @@ async def case_of(run_id: str, journal: Journal) -> Case | None:
         took_s=sum(one.duration_ms for one in results) / 1000,
         notes={one.name: one.value for one in notes},
     )
+
+
+async def chain_states(
+    run_id: str, journal: Journal, *, secrets: Sequence[str] = ()
+) -> list[RunState]:
+    """Return the states of a run and of those that its request was handed over to, in order."""
+    found, following = list[RunState](), run_id
+    while following:
+        found.append(RunState())
+        await fold_new_events(found[-1], following, journal, secrets=secrets)
+        has_started = found[-1].started is not None
+        following = await next_in_chain(found[-1], journal) if has_started else ""
+    return found
 
 
 def _without_marks(case: Case) -> Case:

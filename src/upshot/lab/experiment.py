@@ -29,13 +29,12 @@ from upshot.contract.codec import encode
 from upshot.contract.protocols import Clock, Journal
 from upshot.contract.result import AgentResult
 from upshot.contract.settings import Policy, Quota
-from upshot.contract.tool_calls import ToolDenied
+from upshot.contract.tool_calls import ToolDenied, ToolRecord
 from upshot.entry import api
 from upshot.entry.resume import fold_new_events
-from upshot.entry.run_handle import chain_from
 from upshot.errors import Misuse
 from upshot.journal.opening import open_journal
-from upshot.lab.dataset import Case, Dataset, RecordedCall, call_key
+from upshot.lab.dataset import Case, Dataset, RecordedCall, call_key, chain_states
 from upshot.lab.kept_reports import KeptExperiment, keep_report, keep_start
 from upshot.lab.kept_runs import KeptRuns, cost_of, digest_of
 from upshot.lab.recorded_tools import (
@@ -267,10 +266,11 @@ class _Experiment:
             return await self._start(case, tried, run_id, helpers)
 
         async def resume(run_id: str) -> AgentResult[Any]:
-            runs = await chain_from(run_id, self.journal)
-            states = [state for one in runs async for state in self._states_of(one)]
+            chain = await chain_states(run_id, self.journal, secrets=self.secrets)
+            states = [state async for state in self._with_children(chain)]
             options = self._options(case, tried, states, helpers)
-            return await api.resume(runs[-1], tried.agent, **options)
+            last = run_id if chain[-1].started is None else chain[-1].started.run_id
+            return await api.resume(last, tried.agent, **options)
 
         parts = (self.name, variant, case.id, number)
         run_id, result = await self.kept.result_of(parts, start=start, resume=resume)
@@ -349,12 +349,7 @@ class _Experiment:
     async def _trial(
         self, case: Case, run_id: str, result: AgentResult[Any], helpers: _LabAgents
     ) -> Trial:
-        records = [
-            record
-            for one in await chain_from(run_id, self.journal)
-            async for state in self._states_of(one)
-            for record in self.mask(state.records)
-        ]
+        records = self.mask(await self._records(run_id, result))
         missed = [to_call(one) for one in records if is_missed(one, case)]
         if isinstance(self.simulator, Agent):
             await helpers.count_simulations(one.idempotency_key for one in records)
@@ -383,14 +378,24 @@ class _Experiment:
             ask=helpers.judge_of(run_id),
         )
 
-    async def _states_of(self, run_id: str) -> AsyncIterator[RunState]:
-        """Yield the state of a run, and those of its child runs."""
-        past = RunState()
-        await fold_new_events(past, run_id, self.journal, secrets=self.secrets)
-        yield past
-        for child in past.children:
-            async for inner in self._states_of(child):
-                yield inner
+    async def _records(self, run_id: str, result: AgentResult[Any]) -> Sequence[ToolRecord]:
+        """Return the calls of a run, of those that it handed over to, and of all child runs."""
+        is_alone = result.run_id == run_id
+        if is_alone and not await self.journal.runs(parent_run_id=run_id, limit=1):
+            return result.tool_records  # which spares reading the log
+        chain = await chain_states(run_id, self.journal, secrets=self.secrets)
+        states = self._with_children(chain)
+        return [record async for state in states for record in state.records]
+
+    async def _with_children(self, states: Iterable[RunState]) -> AsyncIterator[RunState]:
+        """Yield the states of runs, each followed by those of its child runs."""
+        for past in states:
+            yield past
+            for child in past.children:
+                inner = RunState()
+                await fold_new_events(inner, child, self.journal, secrets=self.secrets)
+                async for state in self._with_children([inner]):
+                    yield state
 
 
 class _LabAgents:

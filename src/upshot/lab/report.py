@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from os import PathLike
@@ -247,6 +248,8 @@ class Report(Value, frozen=True, kw_only=True, dict=True):
                 f"a simulator answered {_counted(len(simulated), 'call')} of {variant}: "
                 f"{_tools_text(simulated)}"
             )
+        if failed := Counter(row.error for row in rows if row.error):
+            yield f"{variant} failed in {_counted(failed.total(), 'run')}: {_labels_text(failed)}"
         if waiting := sum(row.status == "input_required" for row in rows):
             yield (
                 f"{variant} waits in {_counted(waiting, 'run')} for an answer or a signal that the "
@@ -374,10 +377,7 @@ def _labels_text(labels: Mapping[str, int]) -> str:
 
 
 def _tools_text(calls: Sequence[LabCall]) -> str:
-    counted: dict[str, int] = {}
-    for one in calls:
-        counted[one.tool] = counted.get(one.tool, 0) + 1
-    return _labels_text(counted)
+    return _labels_text(Counter(one.tool for one in calls))
 
 
 def _counted(number: int, what: str) -> str:

@@ -16,28 +16,18 @@ from upshot.errors import Misuse, UpshotError
 from upshot.models.http_model import HttpModel, close_reader
 from upshot.wire.batches import (
     BATCH_TIER,
-    BATCHES,
-    JOBS,
-    MESSAGE_BATCHES,
     BatchResult,
     batch_error,
     read_results,
     read_state,
     to_batch,
-    to_job,
     to_message_batch,
     to_upload,
 )
 from upshot.wire.decoding import as_text, parse_object
 
-# By provider: where batches are, which says what form they have.
-_FOLDERS: Final = {
-    "openai": BATCHES,
-    "groq": BATCHES,
-    "azure": BATCHES,
-    "mistral": JOBS,
-    "anthropic": MESSAGE_BATCHES,
-}
+# By surface and provider: whether requests and results are files.
+_FILES: Final = {"openai": True, "groq": True, "anthropic": False}
 _JSON: Final = "application/json"
 
 
@@ -56,8 +46,8 @@ class BatchModel(HttpModel):
         """Return *model*, as ``resolve`` makes it, as a model that can be asked by batches."""
         if isinstance(model, BatchModel):
             return model
-        if not isinstance(model, HttpModel) or model._provider not in _FOLDERS:
-            known = ", ".join(_FOLDERS)
+        if not isinstance(model, HttpModel) or model._provider not in _FILES:
+            known = ", ".join(_FILES)
             raise Misuse(f"{model!r} has no batches that upshot knows: {known} have")
         return BatchModel(
             model._model,
@@ -86,22 +76,16 @@ class BatchModel(HttpModel):
             The provider's id of the batch, or why there is none.
         """
         body = await self._encode(ModelRequest.of(request), stream=False)
-        folder = _FOLDERS[self._provider]
-        if folder == MESSAGE_BATCHES:
-            made = await self._post(folder, to_message_batch(key, body))
+        if not _FILES[self._provider]:
+            made = await self._post("/messages/batches", to_message_batch(key, body))
             return made if isinstance(made, AgentError) else self._id_of(made)
-        path = urlsplit(self._endpoint.url).path.rpartition("/v1")[2]
-        # Azure knows the older surface by a name without the version.
-        path = path if self._provider == "azure" and path == "/chat/completions" else f"/v1{path}"
-        data, form = to_upload(key, path if folder == BATCHES else "", body)
+        path = "/v1" + urlsplit(self._endpoint.url).path.rpartition("/v1")[2]
+        data, form = to_upload(key, path, body)
         made = await self._post("/files", data, form=form)
         file_id = made if isinstance(made, AgentError) else self._id_of(made)
         if isinstance(file_id, AgentError):
             return file_id
-        fields = (
-            to_batch(file_id, path) if folder == BATCHES else to_job(file_id, path, self._model)
-        )
-        made = await self._post(folder, fields)
+        made = await self._post("/batches", to_batch(file_id, path))
         return made if isinstance(made, AgentError) else self._id_of(made)
 
     async def poll(self, batch_id: str, *, key: str) -> ModelResponse | AgentError | None:
@@ -111,7 +95,7 @@ class BatchModel(HttpModel):
             The response; None while the batch is in progress; or why the question failed, which
             says nothing about the batch.
         """
-        folder = _FOLDERS[self._provider]
+        folder = "/batches" if _FILES[self._provider] else "/messages/batches"
         answer = await self._exchange("GET", f"{folder}/{batch_id}")
         if isinstance(answer, AgentError):
             return answer
@@ -119,7 +103,7 @@ class BatchModel(HttpModel):
         if not state.has_ended:
             return None
         paths = [f"{folder}/{batch_id}/results"]
-        if folder != MESSAGE_BATCHES:
+        if _FILES[self._provider]:
             files = filter(None, (state.results, state.errors))
             paths = [f"/files/{file_id}/content" for file_id in files]
         for path in paths:

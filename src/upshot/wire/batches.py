@@ -1,15 +1,12 @@
 """Batches of model calls: requests that a provider answers within a day, at a lower price.
 
-Three forms: OpenAI's, whose requests and results are files of lines; Mistral's, which has such
-files and other words; and Anthropic's, whose requests are one document and whose results are
-lines. A batch here has one request.
+Two forms: OpenAI's, whose requests and results are files of lines, and Anthropic's, whose requests
+are one document and whose results are lines. A batch here has one request.
 
 Source:
     https://platform.openai.com/docs/guides/batch and
     https://platform.claude.com/docs/en/build-with-claude/batch-processing; Groq follows
-    OpenAI: https://console.groq.com/docs/batch, and so does Azure:
-    https://learn.microsoft.com/azure/foundry/openai/how-to/batch;
-    https://docs.mistral.ai/studio-api/batch-processing; read November 2026.
+    OpenAI: https://console.groq.com/docs/batch; read November 2026.
 """
 
 from __future__ import annotations
@@ -27,18 +24,8 @@ from upshot.wire.encoding import encode_wire
 BATCH_TIER: Final = "batch"
 """The service tier of a reply in a batch; the standard price does not apply."""
 
-BATCHES: Final = "/batches"
-"""Where the batches of OpenAI are, and of those that follow it."""
-JOBS: Final = "/batch/jobs"
-"""Where the batches of Mistral are."""
-MESSAGE_BATCHES: Final = "/messages/batches"
-"""Where the batches of Anthropic are."""
-
 _BOUNDARY: Final = "upshot-batch"
-_ENDED: Final = frozenset(
-    {"completed", "failed", "expired", "cancelled", "ended", "success", "timeout_exceeded"}
-)
-_WITHOUT_RESULTS: Final = frozenset({"failed", "expired", "cancelled", "timeout_exceeded"})
+_ENDED: Final = frozenset({"completed", "failed", "expired", "cancelled", "ended"})
 
 
 class BatchState(NamedTuple):
@@ -46,8 +33,8 @@ class BatchState(NamedTuple):
 
     Attributes:
         has_ended: Whether nothing more will come.
-        results: The id of the file with the results, "" for none.
-        errors: The id of the file with the requests that failed, "" for none.
+        results: The id of OpenAI's file with the results, "" for none.
+        errors: The id of OpenAI's file with the requests that failed, "" for none.
         message: Why the batch as a whole failed, "" if it did not.
     """
 
@@ -72,16 +59,14 @@ class BatchResult(NamedTuple):
 
 
 def to_upload(key: str, path: str, body: bytes) -> tuple[bytes, str]:
-    """Return the upload of a file with one request, and its content type.
+    """Return the upload of OpenAI's file with one request, and its content type.
 
     Args:
         key: Names the request; its result has the same key.
-        path: The path of the surface, such as "/v1/chat/completions"; "" if the batch names it.
+        path: The path of the surface, such as "/v1/chat/completions".
         body: The body of the request.
     """
-    line: dict[str, object] = {"custom_id": key}
-    if path:
-        line |= {"method": "POST", "url": path}
+    line: dict[str, object] = {"custom_id": key, "method": "POST", "url": path}
     line["body"] = msgspec.Raw(body)
     parts = (
         f'--{_BOUNDARY}\r\nContent-Disposition: form-data; name="purpose"\r\n\r\nbatch\r\n'
@@ -99,28 +84,20 @@ def to_batch(file_id: str, path: str) -> bytes:
     return encode_wire(fields)
 
 
-def to_job(file_id: str, path: str, model: str) -> bytes:
-    """Return the request that starts Mistral's batch of an uploaded file."""
-    return encode_wire({"input_files": [file_id], "endpoint": path, "model": model})
-
-
 def to_message_batch(key: str, body: bytes) -> bytes:
     """Return the request that starts Anthropic's batch with one request."""
     return encode_wire({"requests": [{"custom_id": key, "params": msgspec.Raw(body)}]})
 
 
 def read_state(document: JsonObject) -> BatchState:
-    """Read what a provider says of a batch."""
+    """Read what either provider says of a batch."""
     word = as_text(document.get("status")) or as_text(document.get("processing_status"))
-    word = word.lower()
-    results = as_text(document.get("output_file_id")) or as_text(document.get("output_file"))
-    errors = as_text(document.get("error_file_id")) or as_text(document.get("error_file"))
-    given = document.get("errors")
-    faults = as_list(as_object(given).get("data")) or as_list(given)
+    results = as_text(document.get("output_file_id"))
+    faults = as_list(as_object(document.get("errors")).get("data"))
     message = "; ".join(as_text(as_object(fault).get("message")) for fault in faults)
-    if not message and word in _WITHOUT_RESULTS and not results:
-        message = f"the batch is {word.replace('_', ' ')}"
-    return BatchState(word in _ENDED, results, errors, message)
+    if not message and word in ("failed", "expired", "cancelled") and not results:
+        message = f"the batch is {word}"
+    return BatchState(word in _ENDED, results, as_text(document.get("error_file_id")), message)
 
 
 def read_results(lines: bytes, key: str) -> BatchResult | None:
