@@ -15,6 +15,7 @@ from bench.in_flight import in_flight, in_flight_tls
 from bench.lab import lab
 from bench.lifecycle import lifecycle
 from bench.machine_state import machine_state
+from bench.overview import overview
 from bench.parallel import gates, parallel
 from bench.start_up import start_up
 from bench.streaming import streaming
@@ -43,6 +44,7 @@ CASES = {
     "postgres": postgres,
     "submit": submit,
     "lab": lab,
+    "overview": overview,
 }
 
 

@@ -928,6 +928,30 @@ export interface Budget {
   unpriced?: "allow" | "refuse";
 }
 
+/** The calls of one model or tool in a run, without those of its child runs. */
+export interface CallCount {
+  /** "model" or "tool". */
+  type: string;
+  /** The model that replied, as "provider:name", or the tool. */
+  name: string;
+  /**
+   * How many calls of it were started.
+   * @defaultValue `0`
+   */
+  calls?: number;
+  /**
+   * How many of them failed or timed out.
+   * @defaultValue `0`
+   */
+  failed?: number;
+  /**
+   * How many of the calls whose duration is known are in each bucket of `TOOK_BOUNDS_S`, up to the
+   * last bucket that has any.
+   * @defaultValue `[]`
+   */
+  took?: number[];
+}
+
 /** A point where a run can continue. */
 export interface Checkpoint {
   kind: "checkpoint";
@@ -3361,6 +3385,11 @@ export interface RunSettled {
    * and elsewhere.
    */
   due_at?: Moment | null;
+  /**
+   * In a log: how often its sessions called each model and tool, 20 of each or fewer.
+   * @defaultValue `[]`
+   */
+  calls?: CallCount[];
 }
 
 /** A run started. */

@@ -280,6 +280,15 @@ class Nobodys(MemoryJournal):
         return await super().submit(replace(new, options={}))
 
 
+class Twofold(MemoryJournal):
+    """Counts each run twice."""
+
+    async def figures(self, wanted: Any) -> Any:
+        figures = await super().figures(wanted)
+        totals = tuple(replace(one, count=2 * one.count) for one in figures.totals)
+        return replace(figures, totals=totals)
+
+
 class TestGenerator(JournalContract):
     async def make(self) -> Any:
         async with open_journal("memory:") as journal:
@@ -324,6 +333,7 @@ class TestGenerator(JournalContract):
             "it lists ('', 't-0'",
         ),
         (Nobodys, "test_runs_are_counted", "RunCounts()"),
+        (Twofold, "test_a_run_counts_once_however_often_it_resumes", "it counts [(-1, 'failed'"),
         (
             Nobodys,
             "test_a_conversation_belongs_to_the_user_of_its_first_run",

@@ -78,6 +78,7 @@ with lazy_imports(globals()):
         Local as Local,
         RunEvent as RunEvent,
     )
+    from upshot.contract.call_counts import CallCount as CallCount
     from upshot.contract.codec import decode as decode, encode as encode
     from upshot.contract.conversation import (
         Conversation as Conversation,

@@ -12,6 +12,7 @@ from typing import Literal, TypeAlias
 from upshot.contract.agent_spec import AgentSpec, HandoffEvent
 from upshot.contract.base.enums import Effect
 from upshot.contract.base.structs import Json, JsonObject, Moment, RunEvent, Value
+from upshot.contract.call_counts import CallCount
 from upshot.contract.effects import EffectClaim
 from upshot.contract.error import AgentError, RunWarning
 from upshot.contract.message import MAIN_CHANNEL, File, Message, Unknown
@@ -461,6 +462,7 @@ class RunSettled(RunEvent, frozen=True, kw_only=True):
         took_s: In a log: how many seconds its sessions took together; 0 elsewhere.
         due_at: In a log: when the run continues although what it waits for has not arrived; None
             for never, and elsewhere.
+        calls: In a log: how often its sessions called each model and tool, 20 of each or fewer.
     """
 
     result: AgentResult[Json]
@@ -470,6 +472,7 @@ class RunSettled(RunEvent, frozen=True, kw_only=True):
     tools: tuple[str, ...] = ()
     took_s: float = 0.0
     due_at: Moment | None = None
+    calls: tuple[CallCount, ...] = ()
 
 
 Event: TypeAlias = (

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import math
 import time
 from asyncio import get_running_loop
 from collections.abc import (
@@ -14,9 +13,8 @@ from collections.abc import (
     Sequence,
 )
 from datetime import UTC, datetime, timedelta
-from operator import itemgetter
 from os import PathLike, fspath
-from typing import NamedTuple, TypeVar, Unpack
+from typing import TypeVar
 
 from msgspec.structs import replace
 
@@ -36,7 +34,7 @@ from upshot.contract.events import (
 from upshot.contract.message import Message
 from upshot.contract.model_calls import Request
 from upshot.contract.pending import Pending
-from upshot.contract.protocols import Note, RunCounts, RunFilters, RunSummary
+from upshot.contract.protocols import Note, RunSummary
 from upshot.errors import JournalError
 from upshot.journal.artifact_store import MemoryArtifactStore, StoredArtifact
 from upshot.journal.event_codec import (
@@ -51,7 +49,8 @@ from upshot.journal.export_file import ExportedRun, read_lines, write_lines
 from upshot.journal.facts import facts_of_run, forget_facts
 from upshot.journal.lease_holder import LeaseHolder
 from upshot.journal.memory_effects import MemoryEffects
-from upshot.journal.memory_log import MemoryLog, exported_line, inbox_item, queued_summary
+from upshot.journal.memory_lists import Due, MemoryLists, started_at_s
+from upshot.journal.memory_log import MemoryLog, exported_line
 from upshot.journal.memory_notes import MemoryNotes
 from upshot.journal.pieces import Pieces
 from upshot.journal.run_list import (
@@ -64,16 +63,10 @@ from upshot.journal.run_list import (
     check_removal,
     choose_redaction,
     choose_removal,
-    counts_of,
-    no_such_page,
     open_error,
 )
 from upshot.journal.shared import (
-    QUEUED,
     DueRun,
-    InboxFilters,
-    InboxItem,
-    InboxQuery,
     OtherUser,
     PlacedAnswer,
     Stop,
@@ -83,11 +76,10 @@ from upshot.journal.shared import (
     handed_over,
     is_past_key,
     redacted_submission,
-    tool_of,
     withdrawals_of,
 )
 from upshot.journal.watching import DUE, Changes, Watch, of_run, placed_answers_topic
-from upshot.state.child_runs import CHAIN_OPTION, TURN_OPTION, Spent, asked_inside, bare_id
+from upshot.state.child_runs import CHAIN_OPTION, TURN_OPTION, Spent, bare_id
 from upshot.state.redacted_events import redacted, with_seed_of
 from upshot.state.run_state import RunState
 from upshot.state.stored_events import with_seed
@@ -113,14 +105,7 @@ _CALLS = frozenset[type]((ToolStarted, ToolSettled))
 _NOTED = frozenset[type]((RunStarted, RunResumed, RunReleased, RunSettled)) | _CALLS
 
 
-class _Due(NamedTuple):
-    """When a run became due, and why."""
-
-    at: datetime
-    reason: str
-
-
-class MemoryJournal(MemoryEffects, MemoryNotes):
+class MemoryJournal(MemoryLists, MemoryEffects, MemoryNotes):
     """Keeps runs in memory; implements Journal and EffectLedger.
 
     It keeps the event objects themselves, not their JSON, so they cost nothing; but a caller that
@@ -151,7 +136,7 @@ class MemoryJournal(MemoryEffects, MemoryNotes):
         self._keys: dict[str, tuple[Submission, datetime | None]] = {}
         # The open questions of parked runs, by run.
         self._asks: dict[str, Mapping[str, Pending]] = {}
-        self._due: dict[str, _Due] = {}
+        self._due: dict[str, Due] = {}
         self._changes = Changes()
         self._watches = self._changes.watches
         self._pieces = Pieces(self._changes, None)
@@ -305,7 +290,7 @@ class MemoryJournal(MemoryEffects, MemoryNotes):
         if self._due and not self._is_open(event.run_id, log):
             self._due.pop(event.run_id, None)
         if isinstance(event, RunReleased) and event.due_at is not None:
-            self._due[event.run_id] = _Due(event.due_at, event.reason)
+            self._due[event.run_id] = Due(event.due_at, event.reason)
         elif isinstance(event, RunStarted):
             log.is_chained = CHAIN_OPTION in event.options
             if TURN_OPTION in event.options and (change := summary_change(event)) is not None:
@@ -313,7 +298,7 @@ class MemoryJournal(MemoryEffects, MemoryNotes):
         elif isinstance(event, RunSettled):
             result = event.result
             if event.due_at is not None and self._is_open(event.run_id, log):
-                self._due.setdefault(event.run_id, _Due(event.due_at, "expired"))
+                self._due.setdefault(event.run_id, Due(event.due_at, "expired"))
             hands_over = log.is_chained and result.handoff is not None
             if hands_over and log.epoch and result.status is Status.COMPLETED:
                 self._hand_over(event.run_id, log)
@@ -340,7 +325,7 @@ class MemoryJournal(MemoryEffects, MemoryNotes):
             for run_id, log in self._open().items()
             if conversation and log.events and log.is_of(conversation)
         ]
-        found.sort(key=_started_at)
+        found.sort(key=started_at_s)
         return found
 
     def _turns_of(self, conversation: str) -> dict[str, MemoryLog]:
@@ -423,51 +408,6 @@ class MemoryJournal(MemoryEffects, MemoryNotes):
         self._open()
         return None
 
-    async def runs(
-        self, status: str | None = None, **filters: Unpack[RunFilters]
-    ) -> Sequence[RunSummary]:
-        """The runs, newest first by the time they started; see ``Journal.runs``."""
-        wanted = RunQuery(status, **filters)
-        wanted.check()
-        listed = self._listed()
-        listed.sort(key=wanted.key, reverse=True)
-        if wanted.before:
-            ids = [run.run_id for run in listed]
-            if wanted.before not in ids:
-                raise no_such_page(wanted.before)
-            listed = listed[ids.index(wanted.before) + 1 :]
-        return [
-            run for run in listed if wanted.holds(run) and wanted.phase in ("", self._phase(run))
-        ][: wanted.limit]
-
-    async def counts(self, status: str | None = None, **filters: Unpack[RunFilters]) -> RunCounts:
-        """See ``SharedJournal.counts``."""
-        listed = await self.runs(status, **{**filters, "limit": None, "before": "", "sort": ""})
-        return counts_of(listed, [run for run in listed if not self._is_inside(run.run_id)])
-
-    def _phase(self, run: RunSummary) -> str:
-        """Return the phase of a run, one of ``PHASES``; here none is known to have died."""
-        if run.ended:
-            return "ended"
-        if self.is_begun(run.run_id):
-            return "running"
-        due = self._due.get(run.run_id)
-        if run.status == QUEUED:
-            return QUEUED
-        if due is not None:
-            return "due" if due.at <= datetime.now(UTC) else "parked"
-        return "parked" if run.status == Status.INPUT_REQUIRED else "running"
-
-    def _listed(self) -> list[RunSummary]:
-        latest_first = reversed(self._open().items())
-        listed = [
-            self._summary(run_id, log)
-            for run_id, log in latest_first
-            if log.events or run_id in self._submissions
-        ]
-        listed.sort(key=_started_at, reverse=True)
-        return listed
-
     async def conversation(self, id: str) -> Conversation:
         """Return the state of a conversation; see ``SqliteJournal.conversation``."""
         return (await self.read_turns(id)).shown()
@@ -541,70 +481,6 @@ class MemoryJournal(MemoryEffects, MemoryNotes):
             self._asks[run_id] = left
         return asking
 
-    async def inbox(self, **filters: Unpack[InboxFilters]) -> tuple[InboxItem, ...]:
-        """See ``SharedJournal.inbox``."""
-        wanted = InboxQuery(**filters)
-        wanted.check()
-        if wanted.before and wanted.before not in self._open():
-            raise no_such_page(wanted.before)
-        runs = await self.runs(
-            Status.INPUT_REQUIRED,
-            run_id=wanted.run_id,
-            agent_id=wanted.agent,
-            context_id=wanted.conversation,
-            owner=wanted.owner,
-            tenant=wanted.tenant,
-        )
-        by_root: dict[str, list[Pending]] = {}
-        for run_id, asks in self._asks.items():
-            root = self._waiting_root(run_id)
-            shown = [one if root == run_id else asked_inside(run_id, one) for one in asks.values()]
-            by_root.setdefault(root, []).extend(shown)
-        ranks = {run_id: rank for rank, run_id in enumerate(self._logs)}
-
-        def place(run_id: str) -> tuple[float, int]:
-            moments = [one.asked_at.timestamp() if one.asked_at else 0 for one in by_root[run_id]]
-            return min(moments), ranks[run_id]
-
-        is_there = wanted.before and by_root.get(wanted.before)
-        after = place(wanted.before) if is_there else None
-        found: list[tuple[tuple[float, int], RunSummary, list[Pending]]] = []
-        for run in runs:
-            items = [
-                one for one in by_root.get(run.run_id, ()) if wanted.tool in ("", tool_of(one))
-            ]
-            if items and (after is None or place(run.run_id) > after):
-                found.append((place(run.run_id), run, items))
-        found.sort(key=itemgetter(0))
-        titles: dict[str, str] = {}
-        for run in reversed(self._listed()):
-            if run.context_id and run.started_at is not None:
-                titles.setdefault(run.context_id, run.request)
-        return tuple(
-            inbox_item(run, one, titles.get(run.context_id, ""))
-            for _, run, items in found[: wanted.limit]
-            for one in items
-        )
-
-    async def inbox_size(self, **filters: Unpack[InboxFilters]) -> int:
-        """See ``SharedJournal.inbox_size``."""
-        wanted = InboxQuery(**filters)._replace(limit=None, before="")
-        return len(await self.inbox(**wanted._asdict()))
-
-    def _waiting_root(self, run_id: str) -> str:
-        """Return the outermost run that waits for a run; "" if one in between does not wait."""
-        log = self._logs[run_id]
-        if log.summary(run_id).status != Status.INPUT_REQUIRED:
-            return ""
-        parent = log.summary(run_id).parent_run_id if self._is_inside(run_id) else ""
-        return self._waiting_root(parent) if parent and parent in self._logs else run_id
-
-    def _is_inside(self, run_id: str) -> bool:
-        """Whether the run belongs to a parent that waits for it."""
-        events = self._logs[run_id].events
-        change = summary_change(events[0]) if events else None
-        return change is not None and change.is_inside
-
     async def pop_unsent(
         self, agent_ids: Collection[str], *, limit: int, for_s: float
     ) -> Sequence[Unsent]:
@@ -642,7 +518,7 @@ class MemoryJournal(MemoryEffects, MemoryNotes):
         logs[checked_id(new.run_id)] = MemoryLog()
         now = self._submitted_at[new.run_id] = datetime.now(UTC)
         self._submissions[new.run_id] = new
-        self._due[new.run_id] = _Due(new.at or now, "submitted")
+        self._due[new.run_id] = Due(new.at or now, "submitted")
         self._changes.notify([DUE])
         return new
 
@@ -727,7 +603,7 @@ class MemoryJournal(MemoryEffects, MemoryNotes):
             due = self._due.get(run_id)
             # On a release, the log's own time for the run to become due takes precedence.
             if due is None or (reason != "released" and at < due.at):
-                self._due[run_id] = _Due(at, reason)
+                self._due[run_id] = Due(at, reason)
             self._changes.notify([DUE])
 
     def _is_open(self, run_id: str, log: MemoryLog) -> bool:
@@ -746,18 +622,6 @@ class MemoryJournal(MemoryEffects, MemoryNotes):
         while parent_id := self._parent_of(run_id):
             run_id = parent_id
         return run_id
-
-    def _summary(self, run_id: str, log: MemoryLog) -> RunSummary:
-        """Return the line in the list of runs; a submitted run may have no events yet."""
-        new = None if log.events else self._submissions.get(run_id)
-        if new is None:
-            return log.summary(run_id)
-        before = self._logs.get(new.after)
-        owner = owner_of(new.options.get("attributes"))
-        if before is not None:
-            known = before.summary(new.after)
-            owner = known.owner, known.tenant
-        return queued_summary(new, owner, self._submitted_at[run_id])
 
     async def remove_runs(
         self,
@@ -892,7 +756,3 @@ class MemoryJournal(MemoryEffects, MemoryNotes):
         if self._closed:
             raise JournalError("the journal is closed")
         return self._logs
-
-
-def _started_at(run: RunSummary) -> float:
-    return run.started_at.timestamp() if run.started_at else -math.inf

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from datetime import datetime
 
 from upshot.contract.base.enums import Effect, Status
+from upshot.contract.call_counts import CallCount
 from upshot.contract.codec import encode
 from upshot.contract.events import Event, RunStarted
 from upshot.contract.pending import Pending
@@ -73,6 +74,12 @@ class MemoryLog:
             took_s=done.took_s or 0.0,
             tools=done.tools or (),
         )
+
+    @property
+    def calls(self) -> tuple[CallCount, ...]:
+        """The calls of its sessions that have ended."""
+        ends = (change.calls for change in self._changes(reversed(self.events)) if change.is_end)
+        return next(ends, None) or ()
 
     @property
     def turn_status(self) -> str:

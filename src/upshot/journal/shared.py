@@ -33,6 +33,7 @@ from upshot.contract.model_calls import Request
 from upshot.contract.pending import AnyAnswer, Audience, Pending, PendingApproval, PendingEffect
 from upshot.contract.protocols import Journal, Note, RunCounts, RunFilters
 from upshot.errors import JournalError, Misuse
+from upshot.journal.run_counts import FigureQuery, OpenWork, RunFigures
 from upshot.journal.watching import Watcher
 from upshot.state.child_runs import CHAIN_OPTION, child_id
 from upshot.state.redacted_events import bare_request
@@ -455,6 +456,26 @@ class SharedJournal(Protocol):
 
         Raises:
             Misuse: As in ``Journal.runs``.
+        """
+        ...
+
+    async def figures(self, wanted: FigureQuery) -> RunFigures:
+        """Return how the runs of a period ended, and those of the period before.
+
+        A run counts by its start, under what the list of runs says of it, once its last session has
+        ended. Where the period has whole hours and no owner, this reads counts and no runs.
+
+        Raises:
+            Misuse: The period is empty, or has no time zone.
+        """
+        ...
+
+    async def open_work(self, *, owner: str = "", tenant: str = "") -> OpenWork:
+        """Return how much has not ended yet: runs, items of the inbox, effects.
+
+        Args:
+            owner: Only in runs of this user (of *tenant*, or of none); "" for all.
+            tenant: Only in runs of this tenant; "" for all.
         """
         ...
 

@@ -18,6 +18,7 @@ import msgspec
 from msgspec.structs import replace
 
 from upshot.contract.base.structs import JsonObject, Local
+from upshot.contract.call_counts import CallCount
 from upshot.contract.effects import EffectClaim
 from upshot.contract.events import (
     REDACTED,
@@ -66,7 +67,7 @@ _CONTENT = frozenset(
     )
 )
 """Exceptions that are content: argument names, names of speakers and files, effect keys."""
-_WHOLE = frozenset[type]((Cost, RequestDigests))
+_WHOLE = frozenset[type]((CallCount, Cost, RequestDigests))
 """Types whose texts are all facts."""
 _OPTIONS = (CHAIN_OPTION, FORKED_FROM)
 _HEAD = ("kind", "schema_version", "run_id", "seq", "time")

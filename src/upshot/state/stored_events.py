@@ -79,7 +79,7 @@ from upshot.state.child_runs import FORKED_FROM
 from upshot.state.request_digests import chain_of, digest_of_messages
 from upshot.state.run_effects import child_runs_in, effects_in
 from upshot.state.run_state import LogIndex, RunState, item_of
-from upshot.state.summary import answer_text, tools_in
+from upshot.state.summary import answer_text, calls_in, tools_in
 
 S = TypeVar("S", bound=msgspec.Struct)
 # A started tool's call is stored with its id only. Copied, because creating one runs checks.
@@ -738,7 +738,7 @@ def _asks_in(state: RunState, event: RunSettled) -> dict[str, Pending]:
 
 
 # Fields of run_settled that only journals read.
-_LISTED = ("asks", "effect", "answer", "tools", "took_s", "due_at")
+_LISTED = ("asks", "effect", "answer", "tools", "took_s", "due_at", "calls")
 
 
 def _list_fields(state: RunState, event: RunSettled) -> Derived:
@@ -751,6 +751,7 @@ def _list_fields(state: RunState, event: RunSettled) -> Derived:
         "tools": tools_in(state.records, asks) if state.records or asks else (),
         "took_s": 0.0 if time is None else state.time.worked_until(time),
         "due_at": _first_deadline(event),
+        "calls": calls_in(state.responses, state.records, state.agent.model),
     }
 
 

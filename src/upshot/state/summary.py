@@ -6,7 +6,7 @@ logs. Only this module says which events change such a row, and how.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from types import MappingProxyType
 from typing import Any, NamedTuple, cast
@@ -15,6 +15,7 @@ from upshot.contract.base.enums import Effect, Status
 from upshot.contract.base.json_values import clean_text, to_json, without_nul
 from upshot.contract.base.secrets import hide_marks
 from upshot.contract.base.structs import JsonObject
+from upshot.contract.call_counts import BUCKETS, CallCount, bucket_of
 from upshot.contract.events import (
     ApprovalAnswered,
     Event,
@@ -24,11 +25,11 @@ from upshot.contract.events import (
     RunSettled,
     RunStarted,
 )
-from upshot.contract.model_calls import Request
+from upshot.contract.model_calls import ModelResponse, Request
 from upshot.contract.pending import Pending, PendingApproval
 from upshot.contract.protocols import RunSummary
 from upshot.contract.result import AgentResult
-from upshot.contract.tool_calls import ToolRecord
+from upshot.contract.tool_calls import ToolFailure, ToolRecord, ToolTimeout
 from upshot.contract.usage import Cost, Usage
 from upshot.state.child_runs import CHAIN_OPTION, TURN_OPTION, bare_id, origins_of
 
@@ -70,6 +71,7 @@ class SummaryChange(NamedTuple):
         answer: The start of the answer.
         took_s: How long its sessions took.
         tools: The tools that it called.
+        calls: How often they called each model and tool.
     """
 
     status: str
@@ -96,6 +98,7 @@ class SummaryChange(NamedTuple):
     answer: str | None = None
     took_s: float | None = None
     tools: tuple[str, ...] | None = None
+    calls: tuple[CallCount, ...] | None = None
 
     @property
     def is_end(self) -> bool:
@@ -182,6 +185,65 @@ def tools_in(records: Iterable[ToolRecord], asks: Mapping[str, Pending]) -> tupl
     return tuple(dict.fromkeys((*called, *asked)))[:_MOST_TOOLS]
 
 
+class _Calls:
+    """The calls of one model or tool so far."""
+
+    __slots__ = ("calls", "failed", "took")
+
+    def __init__(self) -> None:
+        self.calls: int = 0
+        self.failed: int = 0
+        self.took: list[int] = [0] * BUCKETS
+
+    def count(self, took_ms: int | None, *, failed: bool) -> None:
+        self.calls += 1
+        self.failed += failed
+        if took_ms is not None:
+            self.took[bucket_of(took_ms / 1000)] += 1
+
+    def shown(self, type: str, name: str) -> CallCount:
+        took = self.took
+        while took and not took[-1]:
+            took.pop()
+        return CallCount(
+            type=type, name=name, calls=self.calls, failed=self.failed, took=tuple(took)
+        )
+
+
+def calls_in(
+    responses: Sequence[ModelResponse], records: Iterable[ToolRecord], model: str
+) -> tuple[CallCount, ...]:
+    """Count the calls of the first models and tools of a run.
+
+    Args:
+        responses: The replies of its models.
+        records: Its tool calls; those that did not start are not counted.
+        model: The name of a model that does not say its own.
+    """
+    models: dict[str, _Calls] = {}
+    for response in responses:
+        if (name := _model_name(response, model)) in models or len(models) < _MOST_TOOLS:
+            took_ms = response.duration_ms or None
+            calls = models.setdefault(name, _Calls())
+            calls.count(took_ms, failed=response.error is not None)
+    tools: dict[str, _Calls] = {}
+    for record in records:
+        name = _tool_name(record.tool_name)
+        if record.started_at is not None and (name in tools or len(tools) < _MOST_TOOLS):
+            failed = isinstance(record.outcome, ToolFailure | ToolTimeout)
+            tools.setdefault(name, _Calls()).count(record.run_ms, failed=failed)
+    return (
+        *(calls.shown("model", name) for name, calls in models.items()),
+        *(calls.shown("tool", name) for name, calls in tools.items()),
+    )
+
+
+def _model_name(response: ModelResponse, model: str) -> str:
+    provider, name = (response.provider_data.get(one) for one in ("provider", "model"))
+    known = f"{provider}:{name}" if provider and name else model or "unknown"
+    return without_nul(clean_text(known))
+
+
 def _head_of(turn: JsonObject, run_id: str) -> str:
     """Return the first run of a turn, from the first event of the run *run_id*."""
     return clean_text(str(turn.get("head") or run_id)) if turn.get("remember", True) else ""
@@ -211,6 +273,7 @@ def _on_settle(event: RunSettled) -> SummaryChange:
         due_at=event.due_at if waits else None,
         due_reason="expired" if waits and event.due_at else None,
         tools=tuple(map(_tool_name, event.tools)),
+        calls=event.calls,
     )
 
 

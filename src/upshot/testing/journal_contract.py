@@ -21,6 +21,7 @@ from upshot.contract.error import AgentError
 from upshot.contract.events import (
     BoardChanged,
     Event,
+    RunResumed,
     RunSettled,
     RunStarted,
     StepSettled,
@@ -34,6 +35,7 @@ from upshot.contract.result import AgentResult
 from upshot.contract.tool_calls import ToolCall
 from upshot.contract.usage import Cost, Usage
 from upshot.errors import JournalError, Misuse
+from upshot.journal.run_counts import HOUR, FigureQuery
 from upshot.journal.run_list import TurnClaim, TurnInTheWay
 from upshot.journal.shared import OtherUser, Submission, needs_shared
 from upshot.state.child_runs import CHAIN_OPTION, TURN_OPTION, child_id
@@ -316,6 +318,31 @@ class JournalContract(LedgerChecks, Suite[Journal]):
         assert (failed.statuses, failed.cost_by_day) == ({"failed": 1}, ()), failed
         nobody = await shared.counts(owner="bob")
         assert not (nobody.statuses or nobody.errors or nobody.cost_by_day), nobody
+
+    @_with_journal
+    async def test_a_run_counts_once_however_often_it_resumes(self, journal: Journal) -> None:
+        """Figures count runs by their start and their last end; nothing counts while it runs."""
+        wanted = FigureQuery(_START.replace(minute=0, second=0, microsecond=0), HOUR, 1)
+
+        async def counted() -> list[tuple[int, str, str, int]]:
+            figures = await needs_shared(journal).figures(wanted)
+            return [(one.part, one.name, one.mark, one.count) for one in figures.totals]
+
+        for run_id, start in (("run-1", _START), ("run-2", _START), ("run-3", _START - HOUR)):
+            journal.append(_started(run_id, start))
+        assert await counted() == [], "it counts runs that have not ended"
+        for run_id, status in (("run-1", Status.INPUT_REQUIRED), ("run-2", Status.COMPLETED)):
+            journal.append(_settled(run_id, 2, status=status))
+        journal.append(_settled("run-3", 2, status=Status.FAILED))
+        first = [(-1, "failed", "input_required", 1), (0, "completed", "", 1)]
+        found = await counted()
+        assert found == [*first, (0, "input_required", "", 1)], f"it counts {found}"
+        journal.append(RunResumed(run_id="run-1", seq=3, time=_START))
+        found = await counted()
+        assert found == first, f"it counts {found}; run-1 has resumed"
+        journal.append(_settled("run-1", 4))
+        found = await counted()
+        assert found == [first[0], (0, "completed", "", 2)], f"it counts {found}; run-1 has ended"
 
     @_with_journal
     async def test_money_of_one_currency_is_never_held_against_that_of_another(

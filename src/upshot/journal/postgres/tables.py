@@ -12,6 +12,7 @@ from upshot.journal.event_codec import FORMAT
 from upshot.journal.postgres.server import ServerConnection, reason_of
 from upshot.journal.run_list import LEAST_TOOK_S
 from upshot.journal.sql.connection import IS_NEW, NEVER, SEQ_BITS
+from upshot.journal.sql.count_rows import TABLE, count_again
 
 # Any number that no other program is likely to lock.
 _LOCK = 0x7570_7368_6F74
@@ -203,7 +204,15 @@ STEPS: tuple[tuple[str, ...], ...] = (
             at timestamptz NOT NULL DEFAULT now()
         )""",
     ),
+    (
+        # No run may end between the count of all runs and the commit.
+        "LOCK TABLE upshot.runs IN SHARE ROW EXCLUSIVE MODE",
+        "ALTER TABLE upshot.runs ADD COLUMN calls text NOT NULL DEFAULT ''",
+        "CREATE TABLE upshot." + TABLE.format(text='text COLLATE "C"'),
+    ),
 )
+# The oldest tables that this version can use: code that does not count runs must not end any.
+_OLDEST = 2
 
 
 def prepare(
@@ -239,10 +248,11 @@ def prepare(
                 "`upshot journal init URL` as a user who may create a schema"
             ) from error
     # Tables one version older are accepted too, so that new code can be deployed before new tables.
-    if version < max(1, len(steps) - 1):
+    oldest = max(_OLDEST, len(steps) - 1)
+    if version < oldest:
         raise JournalError(
             f"the tables of the journal {name} are of version {version}, and this upshot needs "
-            f"version {max(1, len(steps) - 1)} or newer: run `upshot journal init URL` once"
+            f"version {oldest} or newer: run `upshot journal init URL` once"
         )
     if newer := too_new(name, version, len(steps)):
         raise JournalError(newer)
@@ -295,6 +305,8 @@ def _make(connection: ServerConnection, name: str, steps: tuple[tuple[str, ...],
         for step in steps[version or 0 :]:
             for statement in step:
                 connection.do(statement)
+        if (version or 0) < _OLDEST:
+            count_again(connection)
         version = max(version or 0, len(steps))
         connection.do(b"UPDATE upshot.journal SET version = %s", [version])
         connection.do(b"COMMIT")

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Protocol
 
 from upshot.journal.event_codec import Entry
+from upshot.journal.run_counts import Tallies
 from upshot.journal.run_list import no_such_page
 from upshot.journal.shared import NEW
 
@@ -63,9 +64,11 @@ class WriteConnection(Connection, Protocol):
 
     Attributes:
         topics: Topics whose watchers are woken once this is committed.
+        counts: How the counts of runs change; ``write_counts`` writes that at the end.
     """
 
     topics: set[str]
+    counts: Tallies
 
     def executemany(self, statement: str, values: Iterable[Sequence[Any]], /) -> object: ...
 
@@ -86,6 +89,14 @@ class WriteConnection(Connection, Protocol):
 
         Returns:
             The version of the tables; 0 if it cannot change while they are open.
+        """
+        ...
+
+    def add_counts(self, rows: Sequence[Sequence[Any]]) -> None:
+        """Add rows to the counts of runs, in the slot that no other transaction writes to.
+
+        Args:
+            rows: The columns of each, in order, with any slot.
         """
         ...
 

@@ -16,9 +16,10 @@ from upshot.contract.base.json_values import clean_text, without_nul
 from upshot.contract.codec import decode, decoder_of, encode
 from upshot.contract.pending import Pending
 from upshot.journal.event_codec import to_micros
+from upshot.journal.run_counts import AGES
 from upshot.journal.run_list import no_such_page
 from upshot.journal.shared import InboxItem, InboxQuery, Unsent, tool_of
-from upshot.journal.sql.connection import NEVER, Connection, WriteConnection, owned_by
+from upshot.journal.sql.connection import NEVER, NOW_US, Connection, WriteConnection, owned_by
 from upshot.state.child_runs import asked_inside
 
 _PARKED = f"status = '{Status.INPUT_REQUIRED}'"
@@ -79,6 +80,10 @@ _PAGE = f"""SELECT {_ITEM} FROM (SELECT root.*, inbox.asked_at AS waits_since {_
     ORDER BY root.waits_since, root.run_no, inbox.run_no, inbox.place"""
 _SIZE = """SELECT count(*)
     FROM inbox JOIN runs AS root ON root.run_no = inbox.root_no WHERE {roots} AND {shown}"""
+
+_OLDER = ", ".join(["sum(CASE WHEN inbox.asked_at <= ? THEN 1 ELSE 0 END)"] * len(AGES))
+_WAITED = f"""SELECT {_OLDER}
+    FROM inbox JOIN runs AS root ON root.run_no = inbox.root_no WHERE {{roots}} AND {{shown}}"""
 
 
 def keep_asks(connection: WriteConnection, run_no: int, asks: Mapping[str, Pending]) -> None:
@@ -153,6 +158,15 @@ def inbox_size(connection: Connection, wanted: InboxQuery) -> int:
         _SIZE.format(roots=roots, shown=shown), values + of_tool
     ).fetchone()
     return int(found)
+
+
+def count_waits(connection: Connection, wanted: InboxQuery) -> tuple[int, ...]:
+    """Return how many items have waited for at least each of ``AGES``."""
+    roots, values = _root_condition(wanted)
+    (now,) = connection.execute(f"SELECT {NOW_US}").fetchone()
+    since = [now - int(age.total_seconds() * 1_000_000) for age in AGES]
+    found = connection.execute(_WAITED.format(roots=roots, shown=_SHOWN), [*since, *values])
+    return tuple(int(one or 0) for one in found.fetchone())
 
 
 def _root_condition(wanted: InboxQuery) -> tuple[str, list[object]]:

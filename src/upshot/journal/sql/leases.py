@@ -16,6 +16,7 @@ from upshot.journal.lease_holder import NOBODY, LeaseHolder, read_holder
 from upshot.journal.run_list import TurnClaim, TurnInTheWay
 from upshot.journal.shared import QUEUED
 from upshot.journal.sql.connection import HOLDER, NOW_US, Connection, WriteConnection, keys_of
+from upshot.journal.sql.count_rows import note_status
 from upshot.journal.sql.due import IS_OPEN
 from upshot.journal.sql.inbox import keep_asks
 from upshot.journal.sql.own_lease import OwnLease, this_holder
@@ -156,6 +157,7 @@ def cut_run(connection: WriteConnection, run_id: str, last: int) -> None:
             event = read_event(entry)
             asks, change = asks_after(asks, event), summary_change(event)
             status = status if change is None else change.status
+    note_status(connection, run_no, status)
     connection.execute(_CUT, (status, status, run_no))
     keep_asks(connection, run_no, asks)
 

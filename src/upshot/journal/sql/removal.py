@@ -22,6 +22,7 @@ from upshot.journal.run_list import (
 from upshot.journal.shared import withdrawals_of
 from upshot.journal.sql.connection import SEQ_BITS, Connection, WriteConnection, keys_of
 from upshot.journal.sql.conversations import committed_of
+from upshot.journal.sql.count_rows import note_removed
 from upshot.journal.sql.effects import drop_effects, keep_effects, redact_effects
 from upshot.journal.sql.inbox import keep_asks
 from upshot.journal.sql.leases import read_holders, turn_in_the_way
@@ -131,6 +132,7 @@ def _family(connection: Connection) -> RunFamily:
 def _remove(connection: WriteConnection, run_id: str, *, effects: bool) -> None:
     run_no = stored.number_of(connection, run_id)
     if run_no is not None:
+        note_removed(connection, run_no)
         keep_effects(connection, run_no, effects=effects)
         keys = keys_of(run_no)
         connection.execute("DELETE FROM events WHERE id BETWEEN ? AND ?", keys)

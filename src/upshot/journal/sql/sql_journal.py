@@ -8,13 +8,13 @@ from contextlib import AbstractContextManager
 from datetime import datetime
 from functools import partial
 from os import PathLike, fspath
-from typing import ClassVar, TypeAlias, TypeVar, Unpack
+from typing import ClassVar, TypeAlias, TypeVar
 
 import upshot.journal.sql.queries as stored
 from upshot.contract.conversation import Conversation, ConversationSummary
 from upshot.contract.events import Event, SeedReference
 from upshot.contract.message import Message
-from upshot.contract.protocols import Note, RunCounts, RunFilters, RunSummary
+from upshot.contract.protocols import Note
 from upshot.errors import JournalError
 from upshot.journal.event_codec import (
     Damage,
@@ -34,13 +34,9 @@ from upshot.journal.run_list import (
     TurnClaim,
     TurnInTheWay,
     check_removal,
-    counted,
 )
 from upshot.journal.shared import (
     DueRun,
-    InboxFilters,
-    InboxItem,
-    InboxQuery,
     PlacedAnswer,
     SharedValues,
     Stop,
@@ -71,10 +67,8 @@ from upshot.journal.sql.effects import SqlEffects
 from upshot.journal.sql.health import JournalHealth, read_facts
 from upshot.journal.sql.inbox import (
     has_untold,
-    inbox_size,
     mark_sent,
     pop_unsent,
-    read_inbox,
 )
 from upshot.journal.sql.leases import (
     Hold,
@@ -86,6 +80,7 @@ from upshot.journal.sql.leases import (
     release_runs,
     wait_for_end,
 )
+from upshot.journal.sql.lists import SqlLists
 from upshot.journal.sql.own_lease import OwnLease, claimed_epoch
 from upshot.journal.sql.removal import redact_runs, remove_runs
 from upshot.journal.sql.sql_artifacts import SqlArtifactStore
@@ -101,7 +96,7 @@ Claimed: TypeAlias = Lease | LeaseHolder | TurnInTheWay
 _PAGE_EVENTS = 256
 
 
-class SqlJournal(SqlEffects):
+class SqlJournal(SqlLists, SqlEffects):
     """A log in an SQL database; implements Journal and EffectLedger.
 
     A subclass opens it; it belongs to the event loop it was opened in. Appends are queued and
@@ -447,21 +442,6 @@ class SqlJournal(SqlEffects):
         scan = await self.read(lambda connection: stored.scan_run(connection, run_id))
         return scan.damage or self._cuts.get(run_id)
 
-    async def runs(
-        self, status: str | None = None, **filters: Unpack[RunFilters]
-    ) -> Sequence[RunSummary]:
-        """List the runs, newest first by the time they started; see ``Journal.runs``."""
-        wanted = RunQuery(status, **filters)
-        wanted.check()
-        await self.flush()
-        return await self.read(lambda connection: stored.read_summaries(connection, wanted))
-
-    async def counts(self, status: str | None = None, **filters: Unpack[RunFilters]) -> RunCounts:
-        """See ``SharedJournal.counts``."""
-        wanted = counted(RunQuery(status, **filters))
-        await self.flush()
-        return await self.read(lambda connection: stored.read_counts(connection, wanted))
-
     async def conversation(self, id: str) -> Conversation:
         """Return the state of a conversation; writes nothing.
 
@@ -555,19 +535,6 @@ class SqlJournal(SqlEffects):
     async def place_answer(self, answer: PlacedAnswer, *, seq: int = 0) -> PlacedAnswer | None:
         """See ``SharedJournal.place_answer``."""
         return await self.write(lambda connection: place_answer(connection, answer, seq))
-
-    async def inbox(self, **filters: Unpack[InboxFilters]) -> tuple[InboxItem, ...]:
-        """See ``SharedJournal.inbox``."""
-        wanted = InboxQuery(**filters)
-        wanted.check()
-        await self.flush()
-        return await self.read(lambda connection: read_inbox(connection, wanted))
-
-    async def inbox_size(self, **filters: Unpack[InboxFilters]) -> int:
-        """See ``SharedJournal.inbox_size``."""
-        wanted = InboxQuery(**filters)
-        await self.flush()
-        return await self.read(lambda connection: inbox_size(connection, wanted))
 
     async def pop_unsent(
         self, agent_ids: Collection[str], *, limit: int, for_s: float

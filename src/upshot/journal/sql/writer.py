@@ -20,8 +20,10 @@ from upshot.contract.effects import EffectEntry
 from upshot.errors import JournalError
 from upshot.journal.event_codec import Entry, epoch_error, gap_error, logger, to_micros
 from upshot.journal.pieces import Keep, Pieces, PieceStore
+from upshot.journal.run_counts import Tallies, encode_calls
 from upshot.journal.run_list import money_of, to_lines
 from upshot.journal.sql.connection import WriteConnection
+from upshot.journal.sql.count_rows import note_changed_counts, write_counts
 from upshot.journal.sql.effect_rows import Refusal, note_effects
 from upshot.journal.sql.inbox import keep_asks
 from upshot.journal.sql.own_lease import OwnLease
@@ -41,7 +43,7 @@ _ENDED = f"""UPDATE runs SET status = ?, spent = ?,
     revision = CASE WHEN ? AND turn <> '' AND revision = 0 AND NOT (? AND is_chained) THEN (
         SELECT max(one.revision) + 1 FROM runs AS one
         WHERE one.context_id <> '' AND one.context_id = runs.context_id) ELSE revision END,
-    answer = ?, took = ?, tools = ?, holder = NULL, due_reason = coalesce(?, due_reason),
+    answer = ?, took = ?, tools = ?, calls = ?, holder = NULL, due_reason = coalesce(?, due_reason),
     due_at = CASE WHEN ? = '{Status.INPUT_REQUIRED}' THEN coalesce(due_at, ?) END
     WHERE run_no = ?"""
 # A separate statement, so that a run without cost or effect does not touch these indexes.
@@ -109,6 +111,8 @@ class Batch(ABC):
 
     def fill(self, items: Iterable[Item]) -> None:
         """Write all *items* in order; a job sees everything queued before it."""
+        # An earlier attempt may have been given up.
+        self._writing.counts = Tallies()
         for item in items:
             if isinstance(item, Entry):
                 self._groups.setdefault(item.run_id, []).append(item)
@@ -116,6 +120,7 @@ class Batch(ABC):
                 self._flush()
                 self._run_job(item)
         self._flush()
+        write_counts(self._writing)
         self.committed.topics, self._writing.topics = self._writing.topics, set()
 
     @abstractmethod
@@ -145,14 +150,17 @@ class Batch(ABC):
     def _run_job(self, job: Job) -> None:
         # One savepoint each: a failed job's changes must not be committed with the others.
         self._writing.execute("SAVEPOINT job")
+        counts, self._writing.counts = self._writing.counts, Tallies()
         try:
             result, failure = job.work(self._writing), None
+            counts.add_all(self._writing.counts)
         except self.passing:
             raise
         # The promise kept: an error in one job fails its caller and not the other runs.
         except Exception as error:
             result, failure = None, error
             self._writing.execute("ROLLBACK TO SAVEPOINT job")
+        self._writing.counts = counts
         self._writing.execute("RELEASE SAVEPOINT job")
         self.committed.settled.append((job, result, failure))
 
@@ -223,6 +231,7 @@ def note_changes(
 ) -> None:
     """Update the list of runs after events, and the end of the log."""
     if changed:
+        note_changed_counts(connection, run_no, changed)
         last = changed[-1]
         change = last.change
         hands_on = change is not None and change.handed_over and change.status == Status.COMPLETED
@@ -261,7 +270,8 @@ def _row_change(run_no: int, entry: Entry) -> tuple[str, tuple[object, ...]]:
         return _WENT_ON, (change.status, to_micros(change.due_at), change.due_reason, run_no)
     spent = _encoder.encode((change.usage, change.cost)).decode()
     counts = (change.committed, change.handed_over)
-    listed = (change.answer, change.took_s, to_lines(change.tools or ()))
+    names, calls = to_lines(change.tools or ()), encode_calls(change.calls or ())
+    listed = (change.answer, change.took_s, names, calls)
     due = (change.due_reason, change.status, to_micros(change.due_at))
     return _ENDED, (change.status, spent, *counts, *listed, *due, run_no)
 

@@ -25,6 +25,7 @@ from upshot.journal.effects import EFFECT_STATES
 from upshot.journal.event_codec import Damage, Entry, checksum, read_event
 from upshot.journal.shared import PlacedAnswer, Stop, Submission
 from upshot.journal.sql.connection import SEQ_BITS
+from upshot.journal.sql.count_rows import write_counts
 from upshot.journal.sql.due import make_due_soon
 from upshot.journal.sql.leases import cut_run
 from upshot.journal.sql.queries import number_of, read_entries, scan_run
@@ -48,7 +49,9 @@ _ARTIFACT = f"INSERT OR IGNORE INTO artifacts VALUES ({', '.join('?' * 10)})"
 _WISH = "INSERT OR IGNORE INTO wishes VALUES (?, ?, ?)"
 _SUBMISSION = "INSERT OR IGNORE INTO submissions VALUES (?, ?, ?, ?)"
 _NOTE = "INSERT OR IGNORE INTO notes VALUES (?, ?, ?, ?, ?)"
-_RUN_COLUMNS, _EVENT_COLUMNS, _ARTIFACT_COLUMNS, _WISH_COLUMNS = 29, 6, 10, 3
+# A row that was written before a column was added has fewer.
+_RUN_COLUMNS = (29, 30)
+_EVENT_COLUMNS, _ARTIFACT_COLUMNS, _WISH_COLUMNS = 6, 10, 3
 _EFFECT = f"INSERT OR IGNORE INTO effects VALUES ({', '.join('?' * 22)})"
 _EFFECT_COLUMNS = 22
 _SUBMISSION_COLUMNS, _NOTE_COLUMNS = 4, 5
@@ -209,7 +212,7 @@ def _copy(connection: Database, pages: _Pages) -> None:
     """Copy all sound rows; the runs first, because checksums include their ids."""
     names: dict[int, str] = {}
     for key, values in _rows(pages):
-        if len(values) == _RUN_COLUMNS and isinstance(values[1], str) and values[1]:
+        if len(values) in _RUN_COLUMNS and isinstance(values[1], str) and values[1]:
             epoch = values[4] if isinstance(values[4], int) else 0
             names.setdefault(key, values[1])
             connection.execute(_RUN, (key, values[1], epoch))
@@ -304,4 +307,5 @@ def _rebuild_runs(connection: Database) -> Salvaged:
         make_due_soon(connection, run_id, "answered")
     (artifacts,) = connection.execute("SELECT count(*) FROM artifacts").fetchone()
     events = sum(last_seq for _, _, last_seq in runs)
+    write_counts(connection)
     return Salvaged(runs=len(runs), events=events, artifacts=artifacts, damages=tuple(damages))

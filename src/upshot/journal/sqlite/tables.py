@@ -15,15 +15,17 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Sequence
-from typing import TypeAlias
+from typing import Any, TypeAlias
 from urllib.parse import quote
 
 from upshot.errors import JournalError, Misuse
 from upshot.journal.effects import BEGUN, UNKNOWN
 from upshot.journal.event_codec import FORMAT, Entry, checksum
 from upshot.journal.lease_holder import LEASE_S, boot_s, lease_left_s
+from upshot.journal.run_counts import Tallies
 from upshot.journal.run_list import LEAST_TOOK_S, searched
 from upshot.journal.sql.connection import IS_NEW, NEVER, SEQ_BITS
+from upshot.journal.sql.count_rows import ADDED, COLUMNS, TABLE, count_again
 
 try:
     import fcntl
@@ -108,6 +110,8 @@ _TICK_NS = 2_000_000_000
 _KEEP_LEASE = """INSERT INTO leases (holder, until) VALUES (?, ?)
     ON CONFLICT (holder) DO UPDATE SET until = excluded.until"""
 
+_COUNTS = f"CREATE TABLE {TABLE.format(text='TEXT')} WITHOUT ROWID"
+_ADD_COUNTS = f"INSERT INTO run_counts VALUES ({', '.join('?' * len(COLUMNS))}) {ADDED}"
 _TABLES = (
     """CREATE TABLE runs (
         run_no INTEGER PRIMARY KEY,
@@ -138,7 +142,8 @@ _TABLES = (
         tenant TEXT NOT NULL DEFAULT '',
         answer TEXT NOT NULL DEFAULT '',
         took REAL NOT NULL DEFAULT 0,
-        tools TEXT NOT NULL DEFAULT ''
+        tools TEXT NOT NULL DEFAULT '',
+        calls TEXT NOT NULL DEFAULT ''
     )""".replace("{NEVER}", str(NEVER)),
     # A second index on the same column as UNIQUE: it finds rows that a damaged first one hides.
     "CREATE INDEX runs_by_id ON runs (run_id)",
@@ -156,6 +161,7 @@ _TABLES = (
     "CREATE INDEX runs_of_tenant ON runs (tenant, started_at) WHERE tenant <> ''",
     f"""CREATE INDEX runs_due ON runs (priority DESC, {IS_NEW}, due_at, run_no)
         WHERE due_at IS NOT NULL""",
+    _COUNTS,
     """CREATE TABLE forks (
         origin_run_id TEXT NOT NULL,
         run_id TEXT NOT NULL,
@@ -348,6 +354,7 @@ class Database(sqlite3.Connection):
     file: Identity
     turn: FileLock
     topics: set[str]
+    counts: Tallies
     _log: Identity | None = None
     _folder_changed: int | None = None
 
@@ -359,6 +366,10 @@ class Database(sqlite3.Connection):
 
     def lock_runs(self) -> None:
         """Do nothing: a transaction that writes has locked the whole file."""
+
+    def add_counts(self, rows: Sequence[Sequence[Any]]) -> None:
+        """See ``WriteConnection.add_counts``; one transaction at a time writes to a file."""
+        self.executemany(_ADD_COUNTS, rows)
 
     def keep_lease(self, holder: str) -> int:
         """See ``WriteConnection.keep_lease``."""
@@ -557,6 +568,7 @@ def _open_counts(path: str, *, create: bool) -> Database:
         note_closed(file)
         raise
     connection.path, connection.file, connection.topics = path, file, set()
+    connection.counts = Tallies()
     add_clock(connection)
     connection.turn = FileLock(f"{path}-lock")
     try:
@@ -567,10 +579,11 @@ def _open_counts(path: str, *, create: bool) -> Database:
     return connection
 
 
-def _prepare(connection: sqlite3.Connection, path: str, *, create: bool) -> None:
+def _prepare(connection: Database, path: str, *, create: bool) -> None:
     # In one transaction: between two reads another process may create its tables.
     connection.execute("BEGIN")
     fresh = _is_fresh(connection, path)
+    is_current = fresh or _has_counts(connection)
     connection.execute("COMMIT")
     if fresh and not create:
         raise Misuse(f"{path} is not a journal: it has no tables")
@@ -578,14 +591,24 @@ def _prepare(connection: sqlite3.Connection, path: str, *, create: bool) -> None
     connection.execute("PRAGMA synchronous = FULL")
     # Removed data is overwritten in the file, so salvage cannot find it again.
     connection.execute("PRAGMA secure_delete = ON")
-    if not fresh:
+    if is_current and not fresh:
         return
     begin_writing(connection, path)
     # Another process may have been faster.
     if _is_fresh(connection, path):
         for statement in _TABLES:
             connection.execute(statement)
+    elif not _has_counts(connection):
+        connection.execute("ALTER TABLE runs ADD COLUMN calls TEXT NOT NULL DEFAULT ''")
+        connection.execute(_COUNTS)
+        count_again(connection)
     connection.execute("COMMIT")
+
+
+def _has_counts(connection: sqlite3.Connection) -> bool:
+    """Whether the file has the tables of this version; drafts of the format lack the counts."""
+    found = "SELECT 1 FROM sqlite_master WHERE name = 'run_counts'"
+    return connection.execute(found).fetchone() is not None
 
 
 def begin_writing(connection: sqlite3.Connection, path: str) -> None:

@@ -1,0 +1,66 @@
+"""How often a run called each model and tool, and how long that took."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Sequence
+
+from upshot.contract.base.structs import Value, freeze
+
+TOOK_BOUNDS_S: tuple[float, ...] = (
+    *(0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50),
+    *(100, 200, 500, 1000, 2000, 5000),
+)
+"""The upper bounds of the buckets that count durations; a last bucket has the longer ones."""
+BUCKETS: int = len(TOOK_BOUNDS_S) + 1
+
+
+class CallCount(Value, frozen=True, kw_only=True, gc=False):
+    """The calls of one model or tool in a run, without those of its child runs.
+
+    Attributes:
+        type: "model" or "tool".
+        name: The model that replied, as "provider:name", or the tool.
+        calls: How many calls of it were started.
+        failed: How many of them failed or timed out.
+        took: How many of the calls whose duration is known are in each bucket of
+            ``TOOK_BOUNDS_S``, up to the last bucket that has any.
+    """
+
+    type: str
+    name: str
+    calls: int = 0
+    failed: int = 0
+    took: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        freeze(self, "took")
+
+
+def bucket_of(seconds: float) -> int:
+    """Return the bucket of ``TOOK_BOUNDS_S`` that a duration is counted in."""
+    return bisect_left(TOOK_BOUNDS_S, seconds)
+
+
+def quantile_s(took: Sequence[int], share: float) -> float | None:
+    """Return the duration that *share* of the counted ones do not exceed, None if there are none.
+
+    It is interpolated within a bucket, so it is as exact as the buckets are narrow; beyond the last
+    bound it is that bound.
+
+    Args:
+        took: The number of durations in each bucket of ``TOOK_BOUNDS_S``; missing ones are 0.
+        share: From 0 to 1, such as 0.95.
+    """
+    rank = share * sum(took)
+    if not sum(took):
+        return None
+    passed = 0
+    for bucket, count in enumerate(took):
+        if count and passed + count >= rank:
+            if bucket >= len(TOOK_BOUNDS_S):
+                break
+            low = TOOK_BOUNDS_S[bucket - 1] if bucket else 0.0
+            return low + (TOOK_BOUNDS_S[bucket] - low) * max(0.0, rank - passed) / count
+        passed += count
+    return TOOK_BOUNDS_S[-1]

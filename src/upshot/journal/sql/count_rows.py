@@ -1,0 +1,253 @@
+"""The counts of runs as rows, written in the transaction that ends a run.
+
+A count may have a few rows, its slots. Each transaction writes to a slot that no other one writes
+to, so that writers on a server do not wait for each other. It writes them last and in order, so
+that two writers cannot deadlock where there are more of them than slots.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime
+from operator import itemgetter
+from typing import Any
+
+from upshot.contract.base.enums import EFFECTS
+from upshot.contract.call_counts import BUCKETS
+from upshot.journal.effects import BEGUN
+from upshot.journal.event_codec import Entry, to_micros
+from upshot.journal.lease_holder import read_holder
+from upshot.journal.run_counts import (
+    HOUR,
+    CountedRun,
+    FigureQuery,
+    OpenWork,
+    RunFigure,
+    RunFigures,
+    Tallies,
+    add_run,
+    encode_calls,
+    figure,
+    figures_of,
+    in_all_spans,
+)
+from upshot.journal.run_list import money_of
+from upshot.journal.shared import QUEUED, InboxQuery
+from upshot.journal.sql.connection import HOLDER, NEVER, Connection, WriteConnection, owned_by
+from upshot.journal.sql.effect_rows import IS_OPEN
+from upshot.journal.sql.inbox import count_waits
+from upshot.state.summary import RUNNING, SummaryChange
+
+_TOOK = tuple(f"took_{bucket}" for bucket in range(BUCKETS))
+_KEY = "span, tenant, start, kind, agent_id, name, mark, currency, slot"
+_HEADS = ("count", "failed", "applied", "unknown", "amount")
+_NAMES = (*_HEADS, *_TOOK)
+TABLE: str = f"""run_counts (
+    span BIGINT NOT NULL,
+    tenant {{text}} NOT NULL,
+    start BIGINT NOT NULL,
+    kind {{text}} NOT NULL,
+    agent_id {{text}} NOT NULL,
+    name {{text}} NOT NULL,
+    mark {{text}} NOT NULL,
+    currency {{text}} NOT NULL,
+    slot BIGINT NOT NULL,
+    count INTEGER NOT NULL,
+    failed INTEGER NOT NULL,
+    applied INTEGER NOT NULL,
+    unknown INTEGER NOT NULL,
+    amount DOUBLE PRECISION NOT NULL,
+    {", ".join(f"{name} INTEGER NOT NULL" for name in _TOOK)},
+    PRIMARY KEY ({_KEY})
+)"""
+"""The table, after CREATE TABLE, with a place for the type of texts."""
+TEXTS = ("tenant", "kind", "agent_id", "name", "mark", "currency")
+"""The columns with texts."""
+COLUMNS: tuple[str, ...] = (*_KEY.split(", "), *_NAMES)
+"""The columns of the table, in their order."""
+_ADDED = ", ".join(f"{name} = run_counts.{name} + excluded.{name}" for name in _NAMES)
+ADDED: str = f"ON CONFLICT ({_KEY}) DO UPDATE SET {_ADDED}"
+"""What an insert does with a count that has a row."""
+_COLUMNS = """CAST(started_at AS BIGINT), CAST(agent_id AS TEXT), CAST(tenant AS TEXT),
+    CAST(status AS TEXT), CAST(error_code AS TEXT), CAST(currency AS TEXT), cost, effect, took,
+    is_inside, CAST(calls AS TEXT)"""
+_ONE = f"SELECT {_COLUMNS} FROM runs WHERE run_no = ?"
+_ALL = f"SELECT run_no, {_COLUMNS} FROM runs WHERE run_no > ? ORDER BY run_no LIMIT ?"
+_PAGE = 10_000
+_STARTED = f"SELECT {_COLUMNS} FROM runs WHERE started_at >= ? AND started_at < ?"
+_SUMS = ", ".join(f"sum({name})" for name in _HEADS)
+# As one text: a driver takes its time for each value.
+_ALL_TOOK = " || ',' || ".join(f"CAST(sum({name}) AS TEXT)" for name in _TOOK)
+_PARTS = f"""SELECT (start - ?) / ? AS part, CAST(kind AS TEXT), '', CAST(name AS TEXT), '',
+    CAST(currency AS TEXT), {_SUMS} FROM run_counts
+    WHERE span = ? AND tenant = ? AND start >= ? AND start < ? AND kind = 'run'
+    GROUP BY part, kind, name, currency HAVING sum(count) <> 0"""
+_TOTALS = f"""SELECT CASE WHEN start < ? THEN -1 ELSE 0 END AS part, CAST(kind AS TEXT),
+    CAST(agent_id AS TEXT), CAST(name AS TEXT), CAST(mark AS TEXT), CAST(currency AS TEXT), {_SUMS},
+    {_ALL_TOOK} FROM run_counts WHERE span = ? AND tenant = ? AND start >= ? AND start < ?
+    GROUP BY part, kind, agent_id, name, mark, currency HAVING sum(count) <> 0"""
+_UNENDED = f"""SELECT CAST(status AS TEXT), count(*) FROM runs
+    WHERE status IN ('{QUEUED}', '{RUNNING}') AND (last_seq > 0 OR status = '{QUEUED}'){{theirs}}
+    GROUP BY status"""
+_EFFECTS = f"""SELECT e.state, {HOLDER}, count(*) FROM effects AS e
+    LEFT JOIN runs ON runs.run_no = e.run_no WHERE {IS_OPEN}{{theirs}}
+    GROUP BY e.state, runs.holder"""
+
+
+def note_changed_counts(connection: WriteConnection, run_no: int, changed: Sequence[Entry]) -> None:
+    """Note how the counts change with new events of a run, before its row is updated."""
+    changes = [entry.change for entry in changed if entry.change is not None]
+    first = changes[0]
+    # A run that has only started is not counted.
+    if all(one.agent_id is not None for one in changes):
+        return
+    before = None
+    if first.agent_id is None or first.started_at is None:
+        before = _read_run(connection, run_no)
+    after = before or CountedRun(NEVER, "", "", RUNNING)
+    for change in changes:
+        after = _changed(after, change)
+    note_counts(connection, before, after)
+
+
+def _changed(run: CountedRun, change: SummaryChange) -> CountedRun:
+    """Return the row of a run after an event, as the statements of the list of runs change it."""
+    if change.agent_id is not None:
+        started_at = to_micros(change.started_at)
+        return run._replace(
+            started_at=run.started_at if started_at is None else started_at,
+            agent_id=change.agent_id,
+            tenant=change.tenant or "",
+            status=change.status,
+            is_inside=run.is_inside or change.is_inside,
+        )
+    if change.usage is None or change.effect is None:
+        code = run.error_code if change.error_code is None else change.error_code
+        return run._replace(status=change.status, error_code=code)
+    run = run._replace(
+        status=change.status, took=change.took_s or 0.0, calls=encode_calls(change.calls or ())
+    )
+    cost, currency, code = money_of(change.cost), "", change.error_code or ""
+    if change.cost is not None and change.cost.total is not None:
+        currency = change.cost.currency
+    effect = EFFECTS.index(change.effect)
+    # A session that cost and did nothing leaves these columns as they are.
+    if not (change.usage.total_tokens or cost or currency or effect or code):
+        return run
+    return run._replace(cost=cost, currency=currency, effect=effect, error_code=code)
+
+
+def note_counts(
+    connection: WriteConnection, before: CountedRun | None, after: CountedRun | None
+) -> None:
+    """Note that the row of a run changes; ``write_counts`` writes it."""
+    if before is not None:
+        add_run(connection.counts, before, -1)
+    if after is not None:
+        add_run(connection.counts, after)
+
+
+def note_removed(connection: WriteConnection, run_no: int) -> None:
+    """Note that a run is about to be removed."""
+    note_counts(connection, _read_run(connection, run_no), None)
+
+
+def note_status(connection: WriteConnection, run_no: int, status: str) -> None:
+    """Note that a run is about to get another status."""
+    if (before := _read_run(connection, run_no)) is not None:
+        note_counts(connection, before, before._replace(status=status))
+
+
+def _read_run(connection: Connection, run_no: int) -> CountedRun | None:
+    row = connection.execute(_ONE, (run_no,)).fetchone()
+    return None if row is None else _run_of(row)
+
+
+def _run_of(row: Sequence[Any]) -> CountedRun:
+    started_at, agent_id, tenant, status, code, currency, cost, effect, took, inside, calls = row
+    names = (agent_id, tenant, status, code, currency)
+    return CountedRun(
+        started_at, *names, float(cost), int(effect), float(took), bool(inside), calls or ""
+    )
+
+
+def write_counts(connection: WriteConnection) -> None:
+    """Write what was noted; the last statements of a transaction."""
+    counts, connection.counts = connection.counts, Tallies()
+    if not counts:
+        return
+    noted = sorted(in_all_spans(counts).items(), key=itemgetter(0))
+    if noted:
+        connection.add_counts([(*key, 0, *tally.columns) for key, tally in noted])
+
+
+def count_again(connection: WriteConnection) -> None:
+    """Count all runs from the list of runs, within a transaction that no other one interrupts."""
+    connection.execute("DELETE FROM run_counts")
+    tallies, last = Tallies(), 0
+    while rows := connection.execute(_ALL, (last, _PAGE)).fetchall():
+        for run_no, *row in rows:
+            last = run_no
+            add_run(tallies, _run_of(row))
+    connection.counts = tallies
+    write_counts(connection)
+
+
+def read_figures(connection: Connection, wanted: FigureQuery) -> RunFigures:
+    """Return how the runs of a period ended; see ``SharedJournal.figures``."""
+    span = wanted.span
+    if not span:
+        return figures_of(_read_started(connection, wanted), wanted)
+    since, until, before = map(_hours_to, (wanted.since, wanted.until, wanted.before))
+    place = (span, wanted.tenant)
+    parts = connection.execute(_PARTS, (since, wanted.step // HOUR, *place, since, until))
+    totals = connection.execute(_TOTALS, (since, *place, before, until))
+    return RunFigures(parts=_shown(parts.fetchall()), totals=_shown(totals.fetchall()))
+
+
+def _hours_to(moment: datetime) -> int:
+    """Return the hours from 1970 to *moment*."""
+    return int(moment.timestamp()) // 3600
+
+
+def _shown(rows: Iterable[Sequence[Any]]) -> tuple[RunFigure, ...]:
+    found: list[RunFigure] = []
+    for row in sorted(rows, key=lambda row: tuple(row[:6])):
+        took = row[11].split(",") if len(row) > 11 else ()
+        found.append(figure((*row[:11], *map(int, took))))
+    return tuple(found)
+
+
+def _read_started(connection: Connection, wanted: FigureQuery) -> Iterator[CountedRun]:
+    query, values = _STARTED, [to_micros(wanted.before), to_micros(wanted.until)]
+    for condition, *given in owned_by(wanted.owner, wanted.tenant):
+        query, values = f"{query} AND {condition}", [*values, *given]
+    return map(_run_of, connection.execute(query, values).fetchall())
+
+
+def read_open_work(connection: Connection, owner: str, tenant: str) -> OpenWork:
+    """Return what has not ended; see ``SharedJournal.open_work``."""
+    theirs, values = "", list[object]()
+    for condition, *given in owned_by(owner, tenant):
+        theirs, values = f"{theirs} AND {condition}", [*values, *given]
+    statuses = dict(connection.execute(_UNENDED.format(theirs=theirs), values).fetchall())
+    # The row of an effect names the owner once its run is removed.
+    theirs, values = "", list[object]()
+    for name, value in (("tenant", tenant), ("owner", owner)):
+        if value or owner:
+            theirs += f" AND coalesce(e.{name}, runs.{name}) = ?"
+            values.append(value)
+    begun = unknown = 0
+    for state, text, count in connection.execute(_EFFECTS.format(theirs=theirs), values):
+        holder = read_holder(text)
+        if state == BEGUN and holder is not None and holder.may_work:
+            begun += count
+        else:
+            unknown += count
+    return OpenWork(
+        queued=statuses.get(QUEUED, 0),
+        running=statuses.get(RUNNING, 0),
+        waiting=count_waits(connection, InboxQuery(owner=owner, tenant=tenant)),
+        begun=begun,
+        unknown=unknown,
+    )
