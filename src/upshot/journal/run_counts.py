@@ -8,7 +8,7 @@ counts always equal a sum over the list of runs: ``add_run`` says what one row a
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from operator import itemgetter
 from typing import Any, NamedTuple
@@ -106,19 +106,13 @@ class Tally:
 
     __slots__ = ("amount", "applied", "count", "failed", "took", "unknown")
 
-    def __init__(
-        self,
-        count: int = 0,
-        failed: int = 0,
-        *,
-        applied: int = 0,
-        unknown: int = 0,
-        amount: float = 0.0,
-        took: Sequence[int] = (),
-    ) -> None:
-        self.count, self.failed, self.amount = count, failed, amount
-        self.applied, self.unknown = applied, unknown
-        self.took: list[int] = [*took[:BUCKETS], *[0] * (BUCKETS - len(took))]
+    def __init__(self) -> None:
+        self.count: int = 0
+        self.failed: int = 0
+        self.applied: int = 0
+        self.unknown: int = 0
+        self.amount: float = 0.0
+        self.took: list[int] = [0] * BUCKETS
 
     def __bool__(self) -> bool:
         return any(self.columns)
@@ -129,14 +123,18 @@ class Tally:
         heads = (self.count, self.failed, self.applied, self.unknown, self.amount)
         return (*heads, *self.took)
 
-    def add(self, other: Tally, sign: int = 1) -> None:
-        """Add the numbers of *other*, or with the sign -1 subtract them."""
-        self.count += sign * other.count
-        self.failed += sign * other.failed
-        self.applied += sign * other.applied
-        self.unknown += sign * other.unknown
-        self.amount += sign * other.amount
-        for bucket, number in enumerate(other.took):
+    def add(self, other: Tally) -> None:
+        """Add the numbers of *other*."""
+        self.count += other.count
+        self.failed += other.failed
+        self.applied += other.applied
+        self.unknown += other.unknown
+        self.amount += other.amount
+        self.add_took(other.took)
+
+    def add_took(self, took: Sequence[int], sign: int = 1) -> None:
+        """Add numbers of durations by bucket; those of unknown buckets are left out."""
+        for bucket, number in enumerate(took[:BUCKETS]):
             if number:
                 self.took[bucket] += sign * number
 
@@ -153,30 +151,27 @@ class Tallies(defaultdict[CountKey, Tally]):
             self[key].add(tally)
 
 
-def tallies_of(run: CountedRun) -> Iterator[tuple[CountKey, Tally]]:
-    """Return what a run counts for in the hour of its start, among those of its tenant.
+def add_run(tallies: Tallies, run: CountedRun, sign: int = 1) -> None:
+    """Count a run in the hour of its start, or with the sign -1 take it out again.
 
     A run whose session is at work counts for nothing.
     """
     if not run.is_counted:
         return
     place = (1, run.tenant, run.started_at // _HOUR_US)
-    took = [0] * BUCKETS
-    took[bucket_of(run.took)] = 1
     amount = 0.0 if run.is_inside else run.cost
     currency = run.currency if amount else ""
-    key = CountKey(*place, "run", run.agent_id, run.status, run.error_code, currency)
-    effect = {"applied": run.effect == _APPLIED, "unknown": run.effect == _UNKNOWN}
-    yield key, Tally(1, amount=amount, took=took, **effect)
+    tally = tallies[CountKey(*place, "run", run.agent_id, run.status, run.error_code, currency)]
+    tally.count += sign
+    tally.amount += sign * amount
+    tally.applied += sign * (run.effect == _APPLIED)
+    tally.unknown += sign * (run.effect == _UNKNOWN)
+    tally.took[bucket_of(run.took)] += sign
     for call in decode_calls(run.calls):
-        key = CountKey(*place, call.type, "", call.name)
-        yield key, Tally(call.calls, call.failed, took=call.took)
-
-
-def add_run(tallies: Tallies, run: CountedRun, sign: int = 1) -> None:
-    """Count a run, or with the sign -1 take it out again."""
-    for key, tally in tallies_of(run):
-        tallies[key].add(tally, sign)
+        tally = tallies[CountKey(*place, call.type, "", call.name)]
+        tally.add_took(call.took, sign)
+        tally.count += sign * call.calls
+        tally.failed += sign * call.failed
 
 
 def in_all_spans(tallies: Tallies) -> Tallies:
@@ -346,13 +341,17 @@ class FigureQuery(NamedTuple):
 def figures_of(runs: Iterable[CountedRun], wanted: FigureQuery) -> RunFigures:
     """Sum the figures of *runs*, which started in the period or in the one before."""
     since_s, step_s = wanted.since.timestamp(), wanted.step.total_seconds()
-    parts, totals = Tallies(), Tallies()
+    by_part: defaultdict[int, Tallies] = defaultdict(Tallies)
     for run in runs:
         part = int((run.started_at / 1e6 - since_s) // step_s)
-        for key, tally in tallies_of(run):
+        # Of all tenants and at one time, so that they are added up.
+        add_run(by_part[max(part, -1)], run._replace(tenant="", started_at=0))
+    parts, totals = Tallies(), Tallies()
+    for part, tallies in by_part.items():
+        for key, tally in tallies.items():
             if part >= 0 and key.kind == "run":
-                parts[key._replace(tenant="", start=part, agent_id="", mark="")].add(tally)
-            totals[key._replace(tenant="", start=-1 if part < 0 else 0)].add(tally)
+                parts[key._replace(start=part, agent_id="", mark="")].add(tally)
+            totals[key._replace(start=min(part, 0))].add(tally)
     return RunFigures(
         parts=tuple(figure((*key[2:], *tally.columns[:5])) for key, tally in _sorted(parts)),
         totals=tuple(figure((*key[2:], *tally.columns)) for key, tally in _sorted(totals)),

@@ -105,16 +105,22 @@ class WriteConnection(Connection, Protocol):
         ...
 
 
-def owned_by(owner: str, tenant: str, of: str = "") -> Iterator[tuple[str, *tuple[str, ...]]]:
+def owned_by(
+    owner: str, tenant: str, of: str = "", *, few: bool = False
+) -> Iterator[tuple[str, *tuple[str, ...]]]:
     """Return the condition for the runs of a user or of a tenant.
 
     Args:
         owner: The user, who belongs to *tenant* or, if that is "", to none; "" for all.
         tenant: The tenant.
         of: A prefix for the columns, such as "root.".
+        few: Whether the other conditions leave few runs, so that the index of a tenant, which may
+            have nearly all of them, must not be used.
     """
     if owner:
         yield f"{of}owner <> '' AND {of}owner = ? AND {of}tenant = ?", owner, tenant
+    elif tenant and few:
+        yield f"{of}tenant || '' = ?", tenant
     elif tenant:
         yield f"{of}tenant <> '' AND {of}tenant = ?", tenant
 

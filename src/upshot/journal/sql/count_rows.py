@@ -184,13 +184,13 @@ def write_counts(connection: WriteConnection) -> None:
 def count_again(connection: WriteConnection) -> None:
     """Count all runs from the list of runs, within a transaction that no other one interrupts."""
     connection.execute("DELETE FROM run_counts")
-    tallies, last = Tallies(), 0
+    last = 0
     while rows := connection.execute(_ALL, (last, _PAGE)).fetchall():
         for run_no, *row in rows:
             last = run_no
-            add_run(tallies, _run_of(row))
-    connection.counts = tallies
-    write_counts(connection)
+            add_run(connection.counts, _run_of(row))
+        # Now and then, because a server ends a transaction that is idle for long.
+        write_counts(connection)
 
 
 def read_figures(connection: Connection, wanted: FigureQuery) -> RunFigures:
@@ -202,7 +202,7 @@ def read_figures(connection: Connection, wanted: FigureQuery) -> RunFigures:
     place = (span, wanted.tenant)
     parts = connection.execute(_PARTS, (since, wanted.step // HOUR, *place, since, until))
     totals = connection.execute(_TOTALS, (since, *place, before, until))
-    return RunFigures(parts=_shown(parts.fetchall()), totals=_shown(totals.fetchall()))
+    return RunFigures(parts=_to_figures(parts.fetchall()), totals=_to_figures(totals.fetchall()))
 
 
 def _hours_to(moment: datetime) -> int:
@@ -210,7 +210,7 @@ def _hours_to(moment: datetime) -> int:
     return int(moment.timestamp()) // 3600
 
 
-def _shown(rows: Iterable[Sequence[Any]]) -> tuple[RunFigure, ...]:
+def _to_figures(rows: Iterable[Sequence[Any]]) -> tuple[RunFigure, ...]:
     found: list[RunFigure] = []
     for row in sorted(rows, key=lambda row: tuple(row[:6])):
         took = row[11].split(",") if len(row) > 11 else ()
@@ -228,7 +228,7 @@ def _read_started(connection: Connection, wanted: FigureQuery) -> Iterator[Count
 def read_open_work(connection: Connection, owner: str, tenant: str) -> OpenWork:
     """Return what has not ended; see ``SharedJournal.open_work``."""
     theirs, values = "", list[object]()
-    for condition, *given in owned_by(owner, tenant):
+    for condition, *given in owned_by(owner, tenant, few=True):
         theirs, values = f"{theirs} AND {condition}", [*values, *given]
     statuses = dict(connection.execute(_UNENDED.format(theirs=theirs), values).fetchall())
     # The row of an effect names the owner once its run is removed.

@@ -176,7 +176,7 @@ def _root_condition(wanted: InboxQuery) -> tuple[str, list[object]]:
         if value := getattr(wanted, name):
             roots += f" AND {condition}"
             values.append(value)
-    for condition, *given in owned_by(wanted.owner, wanted.tenant, of="root."):
+    for condition, *given in owned_by(wanted.owner, wanted.tenant, of="root.", few=True):
         roots, values = f"{roots} AND {condition}", [*values, *given]
     return roots, values
 
