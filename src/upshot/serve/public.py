@@ -11,15 +11,20 @@ from upshot.contract.events import (
     Event,
     QuestionAnswered,
     RunSettled,
+    ToolSettled,
     ToolStarted,
 )
 from upshot.contract.forms.public_form import to_public_event
 from upshot.contract.message import Unknown
 from upshot.contract.pending import Deny, Pending, PendingApproval, PendingEffect, PendingQuestion
+from upshot.contract.protocols import Journal
 from upshot.contract.user import User
 from upshot.entry.run_handle import RunHandle
 from upshot.fleet.app import App
+from upshot.runs.redaction import lift_secrets
 from upshot.serve.permissions import Missing, Need
+from upshot.state.child_runs import bare_id
+from upshot.state.stored_events import seeds_of, states
 
 if TYPE_CHECKING:
     from upshot.serve.site import Site
@@ -57,7 +62,8 @@ async def public_events(
         One event at a time until the run ends, across any parks; see ``to_public_event`` for the
         kinds. A tool that has started also has ``arguments`` if its ``public`` returns any. The
         kind answered has the ``id`` of a question that was yielded before, and ``approved``, or the
-        ``value`` of the answer.
+        ``value`` of the answer. What a child run asked is answered, and its call ends, when the
+        call of its agent ends.
 
     Raises:
         Misuse: There is no such run, or *after* is not a place in it.
@@ -65,11 +71,13 @@ async def public_events(
     """
     views: dict[str, _View] = {}
     asked: set[str] = set()
+    inner = _InnerCalls()
     # The end of a run that handed its request over, until another run follows.
     end: PublicEvent | None = None
     is_unsaid = False
-    async for event in handle.events(after=after or 0, deltas=True):
-        if isinstance(event, Unknown):
+    async for event, place in _read(app, handle, after, inner, asked):
+        if event is None:
+            yield place
             continue
         if end is not None:
             if is_unsaid and (text := end.get("text")):
@@ -83,8 +91,8 @@ async def public_events(
         asked.update(cast("str", one["id"]) for one in questions_in(shown))
         if isinstance(event, ToolStarted) and (choose := view.shown.get(event.call.name)):
             shown["arguments"] = _shown_arguments(choose, event)
-        part = f".{event.part}" if event.part else ""
-        shown["cursor"] = f"{event.run_id}/{event.seq}{part}"
+        shown |= place
+        inner.add(event, shown)
         if isinstance(event, RunSettled) and event.result.success and event.result.handoff:
             end, is_unsaid = shown, view.is_held
         else:
@@ -138,6 +146,55 @@ def _to_answered(event: Event, asked: Container[str]) -> PublicEvent | None:
     # A child run's question may have been asked under its longer id.
     known = [id for id in (bare, f"{event.run_id}/{bare}") if id in asked]
     return {"kind": "answered", "id": known[0], **answer_form} if known else None
+
+
+async def _read(
+    app: App, handle: RunHandle, after: str, inner: _InnerCalls, asked: Container[str]
+) -> AsyncGenerator[tuple[Event | None, PublicEvent]]:
+    """Yield the events of a run with their cursors, and public events of child runs."""
+    cursor = f"{handle.id}/0"
+    async for event in handle.events(after=after or 0, deltas=True):
+        if isinstance(event, Unknown):
+            continue
+        if isinstance(event, ToolSettled | RunSettled):
+            async for found in inner.events(await app.open(), asked):
+                yield None, {**found, "cursor": cursor}
+        part = f".{event.part}" if event.part else ""
+        cursor = f"{event.run_id}/{event.seq}{part}"
+        yield event, {"cursor": cursor}
+
+
+class _InnerCalls:
+    """The calls of child runs that the user was asked about, until they end."""
+
+    def __init__(self) -> None:
+        # By the id of the child run: the ids and names by which its calls were shown.
+        self._calls: dict[str, dict[str, tuple[str, str]]] = {}
+        self._places: dict[str, int] = {}
+
+    def add(self, event: Event, shown: PublicEvent) -> None:
+        """Note the calls of child runs about which the end of a session asks."""
+        names = {one["id"]: str(one.get("tool", "")) for one in questions_in(shown)}
+        for one in event.result.pending if isinstance(event, RunSettled) else ():
+            if one.run_id and one.id in names:
+                calls = self._calls.setdefault(one.run_id, {})
+                calls[bare_id(one)] = one.id, names[one.id]
+
+    async def events(self, journal: Journal, asked: Container[str]) -> AsyncGenerator[PublicEvent]:
+        """Yield what happened to them since the last time."""
+        for run_id, calls in self._calls.items():
+            place = self._places.get(run_id, 0)
+            logged, seeds = journal.events(run_id), seeds_of(journal)
+            async for event, _ in states(logged, read=lift_secrets(), seeds=seeds):
+                if isinstance(event, Unknown) or event.seq <= place:
+                    continue
+                self._places[run_id] = event.seq
+                if (answered := _to_answered(event, asked)) is not None:
+                    yield answered
+                elif isinstance(event, ToolSettled) and (call := calls.get(event.record.call_id)):
+                    names = {event.record.tool_name: call[1]}
+                    settled = to_public_event(event, tools=names)
+                    yield {**cast("PublicEvent", settled), "id": call[0]}
 
 
 async def _view_of(app: App, event: Event, stream: Stream) -> _View:

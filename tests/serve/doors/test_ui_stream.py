@@ -264,7 +264,7 @@ async def test_a_call_that_the_run_left_open_did_not_finish() -> None:
 
 
 @pytest.mark.parametrize("approved", [True, False])
-async def test_the_call_of_an_agent_inside_is_not_said_to_be_denied(approved: bool) -> None:
+async def test_the_call_of_an_agent_inside_ends_in_its_place(approved: bool) -> None:
     teller = Agent("teller", model=ScriptedModel([ToolCall("p", "pay", {"order": 1}), "Paid."]))
     ask = ToolCall("c", "teller", {"request": "Pay it."})
     tools = [teller.but(tools=[pay])]
@@ -272,9 +272,23 @@ async def test_the_call_of_an_agent_inside_is_not_said_to_be_denied(approved: bo
     async with served(App([boss], journal="memory:")) as site:
         chat = Chat(site.by("cal"), "boss")
         await chat.say("Pay it.")
+        mark = chat.call("p")["approval"]["id"]
         _, chunks = await chat.decide("p", approved)
-    (end,) = [one for one in chunks if one.get("toolCallId") == "p"]
-    assert (end["type"], "another agent" in end["errorText"]) == ("tool-output-error", True)
+        shown = (await chat.shown())[-1]["parts"]
+    settled = {"type": "tool-output-available", "toolCallId": "p", "output": {}}
+    denied = {"type": "tool-output-denied", "toolCallId": "p"}
+    assert chunks[1] == {
+        "type": "tool-approval-response",
+        "approvalId": mark,
+        "approved": approved,
+    }
+    ends = [one for one in chunks if one.get("toolCallId") == "p"]
+    assert ends == [{**settled, "providerExecuted": True} if approved else denied]
+    # Before what the outer agent says of it.
+    assert kinds(chunks).index(ends[0]["type"]) < kinds(chunks).index("text-start")
+    (part,) = [one for one in shown if one.get("toolCallId") == "p"]
+    assert part["state"] == ("output-available" if approved else "output-denied")
+    assert part["approval"] == {"id": mark, "approved": approved}
 
 
 async def test_a_question_is_a_call_that_the_page_answers() -> None:
