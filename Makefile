@@ -252,6 +252,7 @@ schema: $(DEV) ## write schema/ anew from the contract; golden files that are th
 	$(call write,typescript,upshot.d.ts)
 	$(call write,execution-result,execution-result.schema.json)
 	$(call write,machine,machine.schema.json)
+	$(call write,lab-report,lab-report.schema.json)
 	@$(BIN)/python -m tests.schema.golden
 
 properties: $(DEV) ## search the property tests with 20 times as many examples, others each time

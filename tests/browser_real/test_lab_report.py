@@ -76,9 +76,10 @@ def written(report: lab.Report, folder: Path) -> str:
 
 def large_report(cases: int) -> lab.Report:
     """Return a report of three variants with answers of a usual length."""
-    draw, rows = random.Random(1), list[lab.Row]()
+    draw, rows, requests = random.Random(1), list[lab.Row](), dict[str, str]()
     for number in range(cases):
-        asked = f"Please refund order {number}: it came broken, and I wrote twice."
+        case = f"run-{number:04}"
+        requests[case] = f"Please refund order {number}: it came broken, and I wrote twice."
         for variant in ("record", "today", "shorter", "mini"):
             is_new = variant in ("shorter", "mini") and draw.random() < 0.1
             call = lab.LabCall(tool="refund", arguments={"id": number, "cents": 1999})
@@ -87,10 +88,9 @@ def large_report(cases: int) -> lab.Report:
             other = variant if draw.random() < 0.3 else ""
             rows.append(
                 lab.Row(
-                    case=f"run-{number:04}",
+                    case=case,
                     variant=variant,
                     run_id=f"lab-{number:020}",
-                    request=asked if variant == "record" else "",
                     status="completed",
                     answer=f"I have looked at order {number}, and it is on its way. {other}" * 12,
                     new_effects=(call,) if is_new else (),
@@ -104,6 +104,7 @@ def large_report(cases: int) -> lab.Report:
         variants=("today", "shorter", "mini"),
         scorers=("completed", "same_effects", "trajectory", "cost", "tokens"),
         rows=tuple(rows),
+        requests=requests,
     )
 
 

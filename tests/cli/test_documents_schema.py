@@ -18,6 +18,7 @@ FOLDER = Path(__file__).resolve().parents[2] / "schema"
         ("--typescript", "upshot.d.ts"),
         ("--execution-result", "execution-result.schema.json"),
         ("--machine", "machine.schema.json"),
+        ("--lab-report", "lab-report.schema.json"),
     ],
 )
 def test_a_form_is_printed_as_it_is_in_the_repository(
@@ -30,4 +31,5 @@ def test_a_form_is_printed_as_it_is_in_the_repository(
 def test_one_form_is_asked_for_at_a_time(command: Command, forms: tuple[str, ...]) -> None:
     code, out, err = command("schema", *forms)
     assert (code, out) == (2, "")
-    assert "give one of --json-schema, --typescript, --execution-result and --machine" in err
+    forms = "--json-schema, --typescript, --execution-result, --machine and --lab-report"
+    assert f"give one of {forms}" in err

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
+import jsonschema_rs
 import pytest
 from msgspec.structs import replace
 
@@ -299,6 +301,11 @@ async def test_a_report_is_read_back_as_it_was_written(dataset: Dataset, tmp_pat
     report = await lab.run(dataset, desk(careful), scorers=[lab.same_effects()], journal="memory:")
     report.write(tmp_path / "report.json")
     assert lab.Report.read(tmp_path / "report.json") == report
+    jsonschema_rs.meta.validate(lab.report_schema())
+    fits = jsonschema_rs.validator_for(lab.report_schema())
+    written = json.loads((tmp_path / "report.json").read_text("utf-8"))
+    fits.validate(written)
+    assert not fits.is_valid({**written, "rows": [{"variant": 5}]})
 
 
 @pytest.mark.parametrize(

@@ -785,6 +785,7 @@ async def _serve(
 @flag("--typescript", "TypeScript declarations of the same.")
 @flag("--execution-result", "JSON Schema of the execution result.")
 @flag("--machine", "JSON Schema of a machine in YAML.")
+@flag("--lab-report", "JSON Schema of a report of the lab.")
 @JSON
 def schema(**options: Any) -> int:
     """Print the contract for programs in other languages; one form at a time.
@@ -793,7 +794,7 @@ def schema(**options: Any) -> int:
     """
     forms = [name for name in documents.FORMS if options.pop(name)]
     if len(forms) != 1:
-        names = "--json-schema, --typescript, --execution-result and --machine"
+        names = "--json-schema, --typescript, --execution-result, --machine and --lab-report"
         raise click.UsageError(f"give one of {names}")
     return run_command(documents.print_schema, form=forms[0], **options)
 

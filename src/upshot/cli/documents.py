@@ -288,11 +288,19 @@ def _function(name: str) -> Callable[..., Any]:
     return stands_for
 
 
+def _report_schema() -> JsonObject:
+    # The lab takes longer to load than a command to start.
+    from upshot.lab.report import report_schema
+
+    return report_schema()
+
+
 FORMS: dict[str, Callable[[], JsonObject | str]] = {
     "json_schema": contract_schema,
     "typescript": contract_typescript,
     "execution_result": execution_result_schema,
     "machine": machine_schema,
+    "lab_report": _report_schema,
 }
 
 

@@ -30,6 +30,7 @@ with lazy_imports(globals()):
     from upshot.lab.report import LabCall as LabCall
     from upshot.lab.report import Report as Report
     from upshot.lab.report import Row as Row
+    from upshot.lab.report import report_schema as report_schema
     from upshot.lab.scorers import Score as Score
     from upshot.lab.scorers import Scorer as Scorer
     from upshot.lab.scorers import Trial as Trial

@@ -79,8 +79,6 @@ Mask: TypeAlias = Callable[[Any], Any]
 
 RECORD = "record"
 """The variant of what really happened."""
-# How much of a request a report has.
-_REQUEST_CHARS = 200
 
 
 async def run(
@@ -248,7 +246,6 @@ class _Experiment:
             case=case.id,
             variant=RECORD,
             run_id=case.run_id,
-            request=case.request.text[:_REQUEST_CHARS],
             status=case.status,
             answer=case.answer,
             error=case.error,

@@ -12,6 +12,7 @@ from typing import Any
 
 from upshot.contract.base.structs import Json, JsonObject, Value
 from upshot.contract.codec import decode, decoder_of, encode
+from upshot.contract.schema import write_json_schema
 from upshot.errors import Misuse
 from upshot.lab.scorers import Score
 from upshot.lab.statistics import ENOUGH_CASES, Interval, interval_of, spread_of
@@ -37,7 +38,6 @@ class Row(Value, frozen=True, kw_only=True):
         variant: The variant; "record" is what happened.
         repeat: Which repetition, from 1.
         run_id: The run in the journal of the experiment, or the recorded one.
-        request: The beginning of what was asked, on the rows of the record.
         status: How it ended.
         answer: What it answered, None for nothing.
         error: Why it failed, "" if it did not.
@@ -56,7 +56,6 @@ class Row(Value, frozen=True, kw_only=True):
     variant: str
     repeat: int = 1
     run_id: str = ""
-    request: str = ""
     status: str = ""
     answer: str | None = None
     error: str = ""
@@ -329,6 +328,11 @@ class Report(Value, frozen=True, kw_only=True, dict=True):
             return decode(Path(path).read_bytes(), decoder_of(Report))
         except OSError as error:
             raise Misuse(f"{path} cannot be read: {error.strerror}") from error
+
+
+def report_schema() -> JsonObject:
+    """Return the JSON Schema (draft 2020-12) of a report, as a new object."""
+    return write_json_schema((Report, Row, LabCall, Score), {}, "Report", "upshot lab report")
 
 
 def _by_case(rows: Iterable[Row], scorer: str) -> dict[str, list[float]]:

@@ -36,6 +36,7 @@ _ANSWER_CHARS = 2_400_000
 _LEAST_CHARS = 200
 _MOST_CHARS = 4_000
 _ARGUMENT_CHARS = 400
+_REQUEST_CHARS = 200
 # Scores that differ a little in every run of a model: no reason to read a case.
 _FIGURES = ("cost", "tokens", "latency")
 # From this relative distance on, another score is named beside its case.
@@ -205,7 +206,7 @@ class ReportNodes:
 
     def _case(self, case: str) -> Node:
         rows = self._by_case[case]
-        asked = next((row.request for row in rows if row.request), "")
+        asked = self._report.requests.get(case, "")[:_REQUEST_CHARS]
         tags = [tag for tag in map(self._tag, self._report.variants, [rows] * len(rows)) if tag]
         summary = node(
             "summary",
