@@ -223,7 +223,8 @@ site: docs chromium $(PAGES) ## build the site, and try its pages in Chromium
 pictures: chromium $(PAGES) ## take the pictures of the console in docs/pictures again
 	@UPSHOT_REAL_BROWSER=1 UPSHOT_PICTURES=docs/pictures $(BROWSER)/bin/python -m pytest -q \
 	  --confcutdir=tests/browser_real -o filterwarnings=ignore -rs tests/browser_real/test_pictures.py \
-	  tests/browser_real/test_helpdesk.py tests/browser_real/test_lab_report.py -k 'picture or killed or page_says'
+	  tests/browser_real/test_helpdesk.py tests/browser_real/test_lab_report.py tests/browser_real/test_lab.py \
+	  -k 'picture or killed or page_says or becomes_a_case'
 
 protocols: $(CLIENTS) ## try the doors with the official clients and suites of their protocols
 	@UPSHOT_REAL_PROTOCOLS=1 $(PROTOCOLS)/bin/python -m pytest -q --confcutdir=tests/protocols_real \

@@ -31,6 +31,12 @@ def careful(messages: Any) -> Any:
     return ToolCall("c", *calls[len(done)]) if len(done) < 2 else "Your refund is on its way."
 
 
+def hasty(messages: Any) -> Any:
+    """Refund a round sum without a look at the order."""
+    said = rushed(messages)
+    return said if isinstance(said, ToolCall) else "I have refunded you 1.00."
+
+
 @pytest.fixture
 async def client(tmp_path: Path) -> AsyncGenerator[Client]:
     app = App([desk(careful)], journal=tmp_path / "desk.db")
@@ -46,7 +52,7 @@ async def client(tmp_path: Path) -> AsyncGenerator[Client]:
 async def make_experiment(folder: Path, dataset: lab.Dataset, name: str) -> None:
     await lab.run(
         dataset,
-        {"today": desk(careful), "shorter prompt": desk(rushed)},
+        {"today": desk(careful), "shorter": desk(hasty)},
         scorers=[lab.completed(), lab.same_effects(), lab.trajectory(), lab.steps()],
         journal=folder / "lab.db",
         name=name,
@@ -83,14 +89,16 @@ async def test_a_bad_run_becomes_a_case_and_a_change_is_read_by_keyboard_alone(
 
     await press(page, "g", "l")
     line = page.get_by_role("link", name="A shorter prompt")
-    await expect(line).to_contain_text("shorter prompt would have made 23 writes")
+    await expect(line).to_contain_text("shorter would have made 23 writes")
     await press(page, "j", "Enter")
     await expect(page.locator("h1")).to_have_text("A shorter prompt")
-    await take_picture(page, "lab-page")
+    # Without the message of what was added.
+    await page.reload()
+    await page.locator("details.case").first.wait_for()
     await press(page, "j", "Enter")
     case = page.locator("details.case").first
-    await expect(case).to_contain_text("would have made refund")
-    await case.scroll_into_view_if_needed()
+    await expect(case.get_by_text("would have made")).to_be_visible()
+    await page.evaluate("scrollTo(0, document.querySelector('.report table').offsetTop - 60)")
     await take_picture(page, "lab-case")
     await page.get_by_role("link", name="Compare with record").nth(1).focus()
     await press(page, "Enter")

@@ -353,7 +353,7 @@ def _scores(row: Row, base: Row | None) -> Iterator[Node]:
     }
     lines: list[Node] = []
     for name, one in differ.items():
-        was = node("span.soft", f" {base.variant if base else ''} {_value_text(others[name])}")
+        was = node("span.soft", f" ({base.variant if base else ''} {_value_text(others[name])})")
         reason = [node("span.soft", f" {one.reason}")] if one.reason else []
         lines.append(node("div", node("dt", name), node("dd", _value_text(one), was, *reason)))
     if lines:

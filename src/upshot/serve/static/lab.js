@@ -83,7 +83,7 @@ export function addToDataset(what, body) {
       try {
         const found = /** @type {CasesAdded} */ (await api(`/api/datasets/${encodeURIComponent(name.value.trim())}`, { method: "POST", body }));
         box.close();
-        say(`${many(found.added, "case")} added: ${found.path} has ${found.cases}.`);
+        say(`${many(found.added, "case")} added to ${found.path}, which has ${many(found.cases, "case")} now.`);
       } catch (error) {
         fill(said, error.message);
       }
