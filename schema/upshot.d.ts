@@ -1676,6 +1676,7 @@ export type Event =
   | TextDelta
   | ReasoningDelta
   | ToolCallDelta
+  | PartDelta
   | ModelReplied
   | ToolStarted
   | ToolStateSaved
@@ -2425,6 +2426,58 @@ export type Part =
   | ToolCall
   | ServerToolBlock
   | Unknown;
+
+/** A part of the reply that is no text, thought or call, or a piece of one. */
+export interface PartDelta {
+  kind: "part_delta";
+  /** The version of the schema that it was written with; always written. */
+  schema_version: number;
+  /**
+   * The run.
+   * @defaultValue `""`
+   */
+  run_id?: string;
+  /**
+   * The attempt that it belongs to, from 1; 0 before the first.
+   * @defaultValue `0`
+   */
+  attempt?: number;
+  /** When it happened, UTC. */
+  time?: Moment | null;
+  /**
+   * Position in the run's log, from 1; a delta repeats the `seq` of the durable event before it.
+   * @defaultValue `0`
+   */
+  seq?: number;
+  /**
+   * 0 on durable events; 1, 2, ... on the deltas that follow one.
+   * @defaultValue `0`
+   */
+  part?: number;
+  /**
+   * In a log, the fields whose values are meant as written, although they look omitted and would
+   * otherwise be derived from earlier events; empty elsewhere.
+   * @defaultValue `[]`
+   */
+  literal?: string[];
+  /**
+   * For an event of a child run, as a subscriber of an outer run gets it: the ids of the runs that
+   * the child is nested in, starting with the subscribed one. Empty on a run's own events, and in
+   * logs.
+   * @defaultValue `[]`
+   */
+  path?: string[];
+  /**
+   * The number of the part among these, from 0.
+   * @defaultValue `0`
+   */
+  index?: number;
+  /**
+   * The part: an `Audio`, an `Image`, a `File`, or a `ServerToolBlock` of the provider's own tools.
+   * @defaultValue `{"kind": "text", "text": ""}`
+   */
+  content?: Part;
+}
 
 /** What a parked run waits for. */
 export type Pending =
@@ -3714,6 +3767,7 @@ export type Standalone =
   | TextDelta
   | ReasoningDelta
   | ToolCallDelta
+  | PartDelta
   | ModelReplied
   | ToolStarted
   | ToolStateSaved

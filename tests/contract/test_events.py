@@ -31,7 +31,8 @@ from upshot.contract.base.structs import to_snake
 
 KINDS = (
     "run_started run_released run_resumed attempt_started model_started model_retried text_delta "
-    "reasoning_delta tool_call_delta model_replied tool_started tool_state_saved tool_progress "
+    "reasoning_delta tool_call_delta part_delta model_replied tool_started tool_state_saved "
+    "tool_progress "
     "tool_settled artifact_stored approval_requested approval_answered question_asked "
     "question_answered board_changed step_started step_settled interrupted checkpoint_saved "
     "handoff decided attempt_ended committed warning lagged run_settled usage_reported tainted "
@@ -58,7 +59,8 @@ def test_every_event_carries_run_attempt_time_and_place() -> None:
 
 
 def test_deltas_are_for_watchers_only() -> None:
-    told = {"text_delta", "reasoning_delta", "tool_call_delta", "tool_progress", "lagged"}
+    told = {"text_delta", "reasoning_delta", "tool_call_delta", "part_delta", "tool_progress"}
+    told |= {"lagged"}
     assert {delta.__struct_config__.tag for delta in DELTAS} == told
 
 

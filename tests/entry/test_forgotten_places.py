@@ -103,7 +103,7 @@ def test_every_event_is_exported() -> None:
     assert {event.__name__ for event in EVENTS} - set(upshot.__all__) == set()
 
 
-DELTAS = "Lagged ReasoningDelta TextDelta ToolCallDelta ToolProgress"
+DELTAS = "Lagged PartDelta ReasoningDelta TextDelta ToolCallDelta ToolProgress"
 ASIDE = "CheckpointSaved Committed Decided"
 ANSWERS = "ApprovalAnswered QuestionAnswered QuestionAsked"
 STEPS = "StepSettled StepStarted"
@@ -121,7 +121,7 @@ PASSED_OVER = {
     "ApprovalRequested ArtifactStored BoardChanged Compacted Tainted UsageReported",
     # It reads usage, warnings and artifacts from the state.
     "state.activity": f"{ASIDE} {SAVED} ArtifactStored AttemptEnded BoardChanged Compacted Lagged "
-    "ReasoningDelta ToolCallDelta UsageReported Warned",
+    "PartDelta ReasoningDelta ToolCallDelta UsageReported Warned",
     "telemetry.spans": f"{DELTAS} {ASIDE} {SAVED} {ANSWERS} {STEPS} {ATTEMPTS} {ENDS} "
     "ApprovalRequested ArtifactStored BoardChanged Compacted Tainted UsageReported",
     "runs.replay.comparison": f"{DELTAS} {ANSWERS} {SAVED} ApprovalRequested ArtifactStored "

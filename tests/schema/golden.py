@@ -309,6 +309,7 @@ EVENTS = (
     _event("ReasoningDelta", 5, part=1, text="Orders are"),
     _event("TextDelta", 5, part=2, text="Let me"),
     _event("ToolCallDelta", 5, part=3, call_id="call-1", name="order_status", arguments='{"or'),
+    _event("PartDelta", 5, part=5, content=Audio(data=b"\x00\x01", media_type="audio/wav")),
     _event("Lagged", 5, part=4, missed=12),
     _event("ModelReplied", 6, model="anthropic:x", turn=1, tries=2, response=REPLY),
     _event(

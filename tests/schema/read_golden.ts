@@ -166,6 +166,8 @@ function saysEvent(event: Event): string {
       return `${event.seq}.${event.part} ${event.text}`;
     case "tool_call_delta":
       return `${event.name} ${event.arguments}`;
+    case "part_delta":
+      return `${event.index} ${event.content ? saysPart(event.content) : "nothing"}`;
     case "model_replied":
       return `${event.tries} tries: ${saysParts(event.response?.parts)}`;
     case "tool_started":

@@ -4,10 +4,22 @@ import json
 from base64 import b64encode
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from tests.wire.frames import frame
 from tests.wire.talk import body_of
-from upshot.contract import Audio, File, Image, Message, Text
+from upshot.contract import (
+    Audio,
+    File,
+    Image,
+    Message,
+    PartDelta,
+    Reasoning,
+    Text,
+    ToolCall,
+)
 from upshot.models.retry import judged
 from upshot.wire import StreamReader, make_request_encoder, read_response
 
@@ -195,3 +207,104 @@ def test_speech_is_sent_back_as_its_words():
         "role": "assistant",
         "content": "Hello.",
     }
+
+
+def joined(deltas):
+    """The parts that a watcher has, in the order in which they began."""
+    made = {}
+    for one in deltas:
+        if isinstance(one, PartDelta):
+            before, content = made.get(one.index), one.content
+            if isinstance(before, Audio) and isinstance(content, Audio):
+                content = replace(before, data=before.data + content.data)
+            made[one.index] = content
+    return tuple(made.values())
+
+
+def block(index, start, *pieces):
+    """A block of a reply of the surface messages."""
+    deltas = [
+        {"type": "content_block_delta", "index": index, "delta": {"type": kind, **more}}
+        for kind, more in pieces
+    ]
+    begin = {"type": "content_block_start", "index": index, "content_block": start}
+    return [begin, *deltas, {"type": "content_block_stop", "index": index}]
+
+
+SEARCH = {"type": "server_tool_use", "id": "s1", "name": "web_search", "input": {}}
+FOUND = {"type": "web_search_tool_result", "tool_use_id": "s1", "content": [{"url": "https://a"}]}
+SEARCHED = {"type": "web_search_call", "id": "ws_1", "status": "completed"}
+CODE = {"executableCode": {"language": "PYTHON", "code": "1 + 1"}}
+DRAFT = {
+    "type": "response.image_generation_call.partial_image",
+    "output_index": 1,
+    "partial_image_b64": HALVES[0],
+    "output_format": "webp",
+}
+BEGUN = {"toolUse": {"toolUseId": "t1", "name": "grounding", "type": "server_tool_use"}}
+SOUND_BLOCK = {"contentBlockIndex": 1, "start": {"audio": {"format": "wav"}}}
+# The whole reply of each has parts of several kinds, between texts.
+MIXED = {
+    "chat": events(
+        chosen("delta", content="Hear", audio={"id": "a1"}),
+        chosen("delta", audio={"data": HALVES[0]}),
+        chosen("delta", images=[{"image_url": {"url": f"data:image/png;base64,{IMAGE}"}}]),
+        chosen("delta", content=" this.", audio={"data": HALVES[1]}),
+    ),
+    "generate": events(
+        generated(CODE, {"text": "Two."}),
+        generated(inline("audio/wav", HALVES[0])),
+        generated(inline("audio/wav", HALVES[1]), inline("image/png", IMAGE)),
+    ),
+    "messages": events(
+        *block(0, {"type": "text", "text": ""}, ("text_delta", {"text": "Looking."})),
+        *block(1, SEARCH, ("input_json_delta", {"partial_json": '{"query": "a"}'})),
+        *block(2, FOUND),
+        *block(3, {"type": "text", "text": "Found."}),
+        {"type": "message_stop"},
+    ),
+    "responses": events(
+        {"type": "response.output_item.done", "output_index": 0, "item": SEARCHED},
+        DRAFT,
+        {"type": "response.output_item.done", "output_index": 1, "item": CALL},
+        {"type": "response.completed", "response": {"output": [SEARCHED, CALL]}},
+    ),
+    "converse": frame("contentBlockStart", {"contentBlockIndex": 0, "start": BEGUN})
+    + frame("contentBlockStop", {"contentBlockIndex": 0})
+    + frame("contentBlockStart", SOUND_BLOCK)
+    + b"".join(
+        frame(
+            "contentBlockDelta",
+            {"contentBlockIndex": 1, "delta": {"audio": {"source": {"bytes": piece}}}},
+        )
+        for piece in HALVES
+    )
+    + frame("contentBlockStop", {"contentBlockIndex": 1})
+    + frame("messageStop", {"stopReason": "end_turn"}),
+}
+
+
+@given(data=st.data())
+@pytest.mark.parametrize("surface", MIXED)
+def test_what_streams_is_what_the_reply_has_wherever_it_is_cut(surface, data):
+    body = MIXED[surface]
+    places = sorted(data.draw(st.sets(st.integers(1, len(body) - 1), max_size=8)))
+    reader, deltas = StreamReader(surface, provider="p"), []
+    for start, end in zip([0, *places], [*places, len(body)], strict=True):
+        deltas += reader.feed(body[start:end])
+    response = reader.close()
+    of_model = (Text, Reasoning, ToolCall)
+    parts = [part for part in response.parts if not isinstance(part, of_model)]
+    assert len(parts) >= 2
+    # A chat names the sound first.
+    key = lambda part: type(part).__name__  # noqa: E731
+    assert sorted(joined(deltas), key=key) == sorted(parts, key=key)
+    whole = StreamReader(surface, provider="p")
+    assert whole.feed(body) == deltas
+    assert whole.close().parts == response.parts
+
+
+def test_drafts_of_an_image_are_replaced_by_it():
+    deltas = StreamReader("responses", provider="p").feed(MIXED["responses"])
+    assert [one.index for one in deltas] == [0, 1, 1]
+    assert deltas[1].content == Image(data=SOUND[:5], media_type="image/webp")

@@ -153,6 +153,7 @@ with lazy_imports(globals()):
         ModelResponse as ModelResponse,
         ModelRetried as ModelRetried,
         ModelStarted as ModelStarted,
+        PartDelta as PartDelta,
         ReasoningDelta as ReasoningDelta,
         Request as Request,
         RequestConfig as RequestConfig,

@@ -21,6 +21,7 @@ from upshot.contract.model_calls import (
     ModelResponse,
     ModelRetried,
     ModelStarted,
+    PartDelta,
     ReasoningDelta,
     Request,
     TextDelta,
@@ -484,6 +485,7 @@ Event: TypeAlias = (
     | TextDelta
     | ReasoningDelta
     | ToolCallDelta
+    | PartDelta
     | ModelReplied
     | ToolStarted
     | ToolStateSaved
@@ -513,4 +515,4 @@ Event: TypeAlias = (
     | Unknown
 )
 
-DELTAS = (TextDelta, ReasoningDelta, ToolCallDelta, ToolProgress, Lagged)
+DELTAS = (TextDelta, ReasoningDelta, ToolCallDelta, PartDelta, ToolProgress, Lagged)

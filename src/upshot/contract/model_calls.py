@@ -332,6 +332,23 @@ class ToolCallDelta(RunEvent, frozen=True, kw_only=True):
     arguments: str = ""
 
 
+class PartDelta(RunEvent, frozen=True, kw_only=True):
+    """A part of the reply that is no text, thought or call, or a piece of one.
+
+    The bytes of a sound follow those of the piece before it with the same index. Any other part
+    replaces the one with the same index, as an image does its draft. The whole reply has all of
+    them among its parts.
+
+    Attributes:
+        index: The number of the part among these, from 0.
+        content: The part: an ``Audio``, an ``Image``, a ``File``, or a ``ServerToolBlock`` of the
+            provider's own tools.
+    """
+
+    index: int = 0
+    content: Part = Text("")
+
+
 class ModelReplied(RunEvent, frozen=True, kw_only=True):
     """A model call ended, with or without an error.
 

@@ -23,6 +23,7 @@ from upshot.contract.model_calls import (
     ModelRequest,
     ModelResponse,
     ModelRetried,
+    PartDelta,
     ReasoningDelta,
     Request,
     TextDelta,
@@ -35,7 +36,7 @@ from upshot.contract.tool_calls import ToolCall, ToolOutcome, ToolSpec
 from upshot.contract.usage import Cost, Usage
 
 StreamItem: TypeAlias = (
-    TextDelta | ReasoningDelta | ToolCallDelta | Usage | ModelRetried | ModelResponse
+    TextDelta | ReasoningDelta | ToolCallDelta | PartDelta | Usage | ModelRetried | ModelResponse
 )
 """An item of a model's stream.
 

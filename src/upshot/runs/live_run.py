@@ -18,6 +18,7 @@ from upshot.contract.model_calls import (
     ModelReplied,
     ModelRetried,
     ModelStarted,
+    PartDelta,
     ReasoningDelta,
     TextDelta,
     ToolCallDelta,
@@ -46,7 +47,7 @@ else:
     T = TypeVar("T")
 
 MAX_WAITING_DELTAS = 10_000
-_PIECES = (TextDelta, ReasoningDelta, ToolCallDelta, ToolProgress)
+_PIECES = (TextDelta, ReasoningDelta, ToolCallDelta, PartDelta, ToolProgress)
 
 
 class LiveRun(Generic[T]):

@@ -15,6 +15,7 @@ from upshot.contract.model_calls import (
     ModelRequest,
     ModelResponse,
     ModelRetried,
+    PartDelta,
     ReasoningDelta,
     TextDelta,
     ToolCallDelta,
@@ -23,7 +24,7 @@ from upshot.contract.protocols import Model
 from upshot.contract.usage import Usage
 from upshot.testing.suite import Role, Suite, value_of
 
-_PIECES = (TextDelta, ReasoningDelta, ToolCallDelta, Usage, ModelRetried)
+_PIECES = (TextDelta, ReasoningDelta, ToolCallDelta, PartDelta, Usage, ModelRetried)
 # After how many turns of the loop a call is cancelled: during its first waits.
 _TURNS = (1, 2, 4)
 

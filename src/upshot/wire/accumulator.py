@@ -15,6 +15,7 @@ from upshot.contract.error import AgentError
 from upshot.contract.message import Part, ServerToolBlock, Text
 from upshot.contract.model_calls import (
     ModelResponse,
+    PartDelta,
     ReasoningDelta,
     TextDelta,
     ToolCallDelta,
@@ -116,7 +117,7 @@ def _is_whole(arguments: str | JsonObject) -> bool:
     )
 
 
-StreamEvent: TypeAlias = TextDelta | ReasoningDelta | ToolCallDelta
+StreamEvent: TypeAlias = TextDelta | ReasoningDelta | ToolCallDelta | PartDelta
 """What a stream yields before its end."""
 
 # One xAI tick is a ten-billionth of a dollar.

@@ -44,7 +44,7 @@ from upshot.contract.message import (
     Text,
     Unknown,
 )
-from upshot.contract.model_calls import ReasoningDelta, TextDelta, ToolCallDelta
+from upshot.contract.model_calls import PartDelta, ReasoningDelta, TextDelta, ToolCallDelta
 from upshot.contract.settings import ModelSettings
 from upshot.contract.tool_calls import ToolCall, ToolSpec
 from upshot.contract.usage import Usage
@@ -104,12 +104,14 @@ def read_converse(document: JsonObject, reply: ReplyAccumulator) -> None:
 class ConverseStream:
     """Reads the events of one streamed reply into an accumulator."""
 
-    __slots__ = ("_blocks", "_calls", "_reply")
+    __slots__ = ("_blocks", "_calls", "_made", "_reply")
 
     def __init__(self, reply: ReplyAccumulator) -> None:
         self._reply = reply
         self._blocks: dict[int, _Block] = {}
         self._calls = 0
+        # The numbers of the blocks that are no text, thought or call.
+        self._made: dict[int, int] = {}
 
     def read(self, name: str, document: JsonObject) -> list[StreamEvent]:
         """Read one event and return its deltas."""
@@ -118,6 +120,8 @@ class ConverseStream:
                 return self._read_delta(document)
             case "contentBlockStart":
                 return self._start_block(document)
+            case "contentBlockStop":
+                return self._end_block(document)
             case "messageStop":
                 self._reply.finish_raw = as_text(document.get("stopReason"))
             case "metadata":
@@ -146,7 +150,28 @@ class ConverseStream:
     def _read_delta(self, document: JsonObject) -> list[StreamEvent]:
         # Text and thoughts come without a start event.
         block = self._blocks.setdefault(self._index(document), _Block({}))
-        return block.add(as_object(document.get("delta")))
+        known = len(block.media)
+        events = block.add(as_object(document.get("delta")))
+        for piece in block.media[known:]:
+            data, kind = decode_media(piece), block.media_type
+            if data is not None and kind.startswith("audio/"):
+                events.append(self._made_part(block, to_media_part(data, kind)))
+        return events
+
+    def _end_block(self, document: JsonObject) -> list[StreamEvent]:
+        block = self._blocks.get(self._index(document))
+        if block is None or block.is_call:
+            return []
+        made = block.to_media()
+        if made is not None:
+            # The pieces of a sound were deltas already.
+            return [] if isinstance(made, Audio) else [self._made_part(block, made)]
+        if not _server_tools(block.start):
+            return []
+        return [self._made_part(block, ServerToolBlock(block.to_raw(), self._reply.provider))]
+
+    def _made_part(self, block: _Block, content: Part) -> PartDelta:
+        return PartDelta(index=self._made.setdefault(id(block), len(self._made)), content=content)
 
     def _index(self, document: JsonObject) -> int:
         index = as_count(document.get("contentBlockIndex"))
@@ -234,10 +259,15 @@ class _Block:
 
     def to_media(self) -> Image | Audio | File | None:
         """Return the image or the sound, None if it is neither."""
-        data = b"".join(found for piece in self.media if (found := decode_media(piece)))
+        data, kind = b"".join(filter(None, map(decode_media, self.media))), self.media_type
+        return to_media_part(data, kind) if data and kind else None
+
+    @property
+    def media_type(self) -> str:
+        """The media type of its image or sound, "" if it is neither."""
         kind = next((kind for kind in _MADE if kind in self.start), "")
         form = as_text(as_object(self.start.get(kind)).get("format"))
-        return to_media_part(data, f"{kind}/{form}") if data and kind else None
+        return kind and f"{kind}/{form}"
 
     def to_raw(self) -> JsonObject:
         """Return the block of a built-in tool in the form of a whole reply."""

@@ -34,7 +34,7 @@ from upshot.contract.message import (
     Reasoning,
     Text,
 )
-from upshot.contract.model_calls import ReasoningDelta, TextDelta, ToolCallDelta
+from upshot.contract.model_calls import PartDelta, ReasoningDelta, TextDelta, ToolCallDelta
 from upshot.contract.settings import ModelSettings
 from upshot.contract.tool_calls import ToolCall, ToolSpec
 from upshot.contract.usage import Usage
@@ -163,11 +163,11 @@ class ChatStream:
 
     def _read_media(self, delta: JsonObject) -> list[StreamEvent]:
         self._media = self._media or _Media()
-        spoken = self._media.add(delta)
-        if not spoken:
-            return []
-        self._said.add(spoken, "")
-        return [TextDelta(text=spoken)]
+        events: list[StreamEvent] = []
+        if spoken := self._media.add(delta, events):
+            self._said.add(spoken, "")
+            events.append(TextDelta(text=spoken))
+        return events
 
     def _read_call(self, piece: JsonObject) -> ToolCallDelta:
         place = self._place_of(piece)
@@ -363,16 +363,30 @@ class _Media(msgspec.Struct):
     ident: str = ""
     sound: list[str] = []
     images: list[Image] = []
+    sound_index: int | None = None
 
-    def add(self, message: JsonObject) -> str:
-        """Add what a message, or a piece of one, has; return the words of its sound."""
+    def add(self, message: JsonObject, events: list[StreamEvent] | None = None) -> str:
+        """Add what a message, or a piece of one, has; return the words of its sound.
+
+        Args:
+            message: The message, or the piece.
+            events: Gets the deltas of a piece.
+        """
         audio = as_object(message.get("audio"))
         self.ident = as_text(audio.get("id")) or self.ident
         if data := as_text(audio.get("data")):
             self.sound.append(data)
+            if events is not None and (sound := decode_media(data)) is not None:
+                if self.sound_index is None:
+                    self.sound_index = len(self.images)
+                content = to_sound(sound, self.ident)
+                events.append(PartDelta(index=self.sound_index, content=content))
         for item in map(as_object, as_list(message.get("images"))):
             image = to_image(as_text(as_object(item.get("image_url")).get("url")))
             if image is not None:
+                if events is not None:
+                    place = len(self.images) + (self.sound_index is not None)
+                    events.append(PartDelta(index=place, content=image))
                 self.images.append(image)
         return as_text(audio.get("transcript"))
 

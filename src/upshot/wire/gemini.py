@@ -40,7 +40,7 @@ from upshot.contract.message import (
     Text,
     Unknown,
 )
-from upshot.contract.model_calls import ReasoningDelta, TextDelta, ToolCallDelta
+from upshot.contract.model_calls import PartDelta, ReasoningDelta, TextDelta, ToolCallDelta
 from upshot.contract.settings import ModelSettings
 from upshot.contract.tool_calls import ToolCall, ToolSpec
 from upshot.contract.usage import Usage
@@ -235,13 +235,14 @@ def read_generate(document: JsonObject, reply: ReplyAccumulator) -> None:
 class GenerateStream:
     """Reads one streamed reply into an accumulator; each chunk has the form of a whole reply."""
 
-    __slots__ = ("_calls", "_parts", "_reply")
+    __slots__ = ("_calls", "_made", "_parts", "_reply")
 
     def __init__(self, reply: ReplyAccumulator) -> None:
         self._reply = reply
         # In the order they started; a call is in both lists.
         self._parts: list[_Words | _Call | _Sound | Image | Audio | File | JsonObject] = []
         self._calls: list[_Call] = []
+        self._made = 0
 
     def read(self, name: str, document: JsonObject) -> list[StreamEvent]:
         """Read one chunk and return its deltas."""
@@ -287,13 +288,11 @@ class GenerateStream:
         if kinds := [name for name in _SERVER_PARTS if as_object(part.get(name))]:
             self._reply.server_tools += kinds
             self._parts.append(part)
-            return []
+            return [self._made_part(ServerToolBlock(part, self._reply.provider))]
         is_thought = part.get("thought") is True
         if media := as_object(part.get("inlineData")):
             # An image in a thought is a draft.
-            if not is_thought:
-                self._add_media(media, signature)
-            return []
+            return [] if is_thought else self._add_media(media, signature)
         text = as_text(part.get("text"))
         if not text and not signature:
             return []
@@ -316,21 +315,27 @@ class GenerateStream:
         last.pieces.append(text)
         last.signature = signature
 
-    def _add_media(self, media: JsonObject, signature: str) -> None:
+    def _made_part(self, content: Part, *, goes_on: bool = False) -> PartDelta:
+        self._made += not goes_on
+        return PartDelta(index=self._made - 1, content=content)
+
+    def _add_media(self, media: JsonObject, signature: str) -> list[StreamEvent]:
         """Add an image, a sound or a file; a sound may come in pieces."""
         data = decode_media(as_text(media.get("data")))
         kind = as_text(media.get("mimeType"))
         if data is None:
-            return
+            return []
         last = self._parts[-1] if self._parts else None
-        if isinstance(last, _Sound) and last.media_type == kind:
+        provider = self._reply.provider
+        part = to_media_part(data, kind, provider=provider, signature=signature or None)
+        goes_on = isinstance(last, _Sound) and last.media_type == kind
+        if isinstance(last, _Sound) and goes_on:
             last.pieces.append(data)
         elif kind.startswith("audio/"):
             self._parts.append(_Sound(kind, [data]))
         else:
-            provider = self._reply.provider
-            part = to_media_part(data, kind, provider=provider, signature=signature or None)
             self._parts.append(part)
+        return [self._made_part(part, goes_on=goes_on)]
 
     def _read_call(self, piece: JsonObject, signature: str) -> list[StreamEvent]:
         """Start a call, or continue the open one."""

@@ -38,7 +38,7 @@ from upshot.contract.message import (
     Text,
     Unknown,
 )
-from upshot.contract.model_calls import ReasoningDelta, TextDelta, ToolCallDelta
+from upshot.contract.model_calls import PartDelta, ReasoningDelta, TextDelta, ToolCallDelta
 from upshot.contract.settings import ModelSettings
 from upshot.contract.tool_calls import ToolCall, ToolSpec
 from upshot.contract.usage import Usage
@@ -79,12 +79,14 @@ def read_messages(document: JsonObject, reply: ReplyAccumulator) -> None:
 class MessagesStream:
     """Reads the events of one streamed reply into an accumulator."""
 
-    __slots__ = ("_blocks", "_calls", "_reply", "_usage")
+    __slots__ = ("_blocks", "_calls", "_reply", "_tools", "_usage")
 
     def __init__(self, reply: ReplyAccumulator) -> None:
         self._reply = reply
         self._blocks: dict[int, _Block] = {}
         self._calls: dict[int, int] = {}
+        # The numbers of the blocks of the provider's own tools.
+        self._tools: dict[int, int] = {}
         self._usage: JsonObject = {}
 
     def read(self, name: str, document: JsonObject) -> list[StreamEvent]:
@@ -94,6 +96,8 @@ class MessagesStream:
                 return self._read_delta(document)
             case "content_block_start":
                 return self._start_block(document)
+            case "content_block_stop":
+                return self._end_block(document)
             case "message_start":
                 message = as_object(document.get("message"))
                 _read_head(message, self._reply)
@@ -152,6 +156,15 @@ class MessagesStream:
         if place is None or not text:
             return []
         return [ToolCallDelta(index=place, call_id=block.id, name=block.name, arguments=text)]
+
+    def _end_block(self, document: JsonObject) -> list[StreamEvent]:
+        index = as_count(document.get("index"))
+        block = self._blocks.get(len(self._blocks) - 1 if index is None else index)
+        if block is None or block.kind in _OF_MODEL:
+            return []
+        place = self._tools.setdefault(id(block), len(self._tools))
+        content = ServerToolBlock(block.to_raw(), self._reply.provider)
+        return [PartDelta(index=place, content=content)]
 
     def _index(self, document: JsonObject) -> int:
         index = as_count(document.get("index"))
@@ -288,6 +301,7 @@ def _read_usage(usage: JsonObject, reply: ReplyAccumulator) -> None:
 
 
 _CONTAINER: Final = "container"
+_OF_MODEL: Final = frozenset({"text", "thinking", "redacted_thinking", "tool_use"})
 # The newest versions that every current model has; an object asks for another one.
 _HOSTED: Final[dict[str, JsonObject]] = {
     "web_search": {"type": "web_search_20250305", "name": "web_search"},

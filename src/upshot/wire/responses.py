@@ -27,7 +27,7 @@ from upshot.contract.message import (
     ServerToolBlock,
     Text,
 )
-from upshot.contract.model_calls import ReasoningDelta, TextDelta, ToolCallDelta
+from upshot.contract.model_calls import PartDelta, ReasoningDelta, TextDelta, ToolCallDelta
 from upshot.contract.settings import ModelSettings
 from upshot.contract.tool_calls import ToolCall, ToolSpec
 from upshot.contract.usage import Usage
@@ -89,6 +89,7 @@ _ENDS: Final = {
 _CALLS: Final = {"function_call": "arguments", "custom_tool_call": "input"}
 # xAI has no custom tools: such a call is one of xAI's searches, already answered.
 _OWN_CALLS: Final = {"xai": "custom_tool_call"}
+_OF_MODEL: Final = frozenset({"message", "reasoning", *_CALLS, ""})
 _THOUGHTS: Final = ("summary", "content")
 _PARAGRAPH: Final = "\n\n"
 
@@ -106,12 +107,14 @@ def read_responses(document: JsonObject, reply: ReplyAccumulator) -> None:
 class ResponsesStream:
     """Reads the events of one streamed reply into an accumulator."""
 
-    __slots__ = ("_calls", "_items", "_output", "_reply")
+    __slots__ = ("_calls", "_items", "_made", "_output", "_reply")
 
     def __init__(self, reply: ReplyAccumulator) -> None:
         self._reply = reply
         self._items: dict[int, _Item] = {}
         self._calls = 0
+        # The numbers of the items that are no text, thought or call.
+        self._made: dict[int, int] = {}
         self._output: list[Json] = []
 
     def read(self, name: str, document: JsonObject) -> list[StreamEvent]:
@@ -128,6 +131,8 @@ class ResponsesStream:
                 return self._begin_item(document)
             case "response.output_item.done":
                 return self._end_item(document)
+            case "response.image_generation_call.partial_image":
+                return self._read_draft(document)
             case "error":
                 self._reply.fail(_error_of(document))
             case _ if response := as_object(document.get("response")):
@@ -167,7 +172,19 @@ class ResponsesStream:
         item.document = as_object(document.get("item"))
         for channel, index, text in _texts_of(item.document):
             events += _complete(item, channel, index, text)
-        return events
+        part = _to_own_part(item.document, self._reply.provider)
+        return events if part is None else [*events, self._made_part(place, part)]
+
+    def _read_draft(self, document: JsonObject) -> list[StreamEvent]:
+        data = decode_media(as_text(document.get("partial_image_b64")))
+        if data is None:
+            return []
+        kind = f"image/{as_text(document.get('output_format')) or 'png'}"
+        return [self._made_part(self._place_of(document), Image(data=data, media_type=kind))]
+
+    def _made_part(self, place: int, content: Part) -> PartDelta:
+        index = self._made.setdefault(place, len(self._made))
+        return PartDelta(index=index, content=content)
 
     def _end(self, response: JsonObject, ending: str) -> list[StreamEvent]:
         self._reply.done = True
@@ -355,22 +372,27 @@ def _add_items(items: Iterable[JsonObject], reply: ReplyAccumulator) -> None:
     for item in items:
         kind = as_text(item.get("type"))
         match kind:
-            case _ if _OWN_CALLS.get(reply.provider) == kind:
-                reply.add_server_block(kind, item)
             case "message":
                 _add_message(item, reply)
             case "reasoning":
                 reply.parts.append(_to_reasoning(item, reply.provider))
-            case "function_call" | "custom_tool_call":
+            case "function_call" | "custom_tool_call" if _OWN_CALLS.get(reply.provider) != kind:
                 reply.add_call(_to_call(item, reply))
-            case "":
-                pass
-            case "image_generation_call" if image := _to_image_part(item, reply.provider):
-                reply.parts.append(image)
+            case _ if part := _to_own_part(item, reply.provider):
+                reply.parts.append(part)
                 reply.server_tools.append(kind)
-            case _:
-                reply.add_server_block(kind, item)
                 reply.searches += _is_search(item)
+            case _:
+                pass
+
+
+def _to_own_part(item: JsonObject, provider: str) -> Image | ServerToolBlock | None:
+    """Return the item of a tool of the provider; None for an item of the model."""
+    kind = as_text(item.get("type"))
+    if kind in _OF_MODEL and _OWN_CALLS.get(provider) != kind:
+        return None
+    image = _to_image_part(item, provider) if kind == "image_generation_call" else None
+    return image or ServerToolBlock(item, provider)
 
 
 def _to_image_part(item: JsonObject, provider: str) -> Image | None:
