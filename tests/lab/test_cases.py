@@ -17,7 +17,9 @@ from upshot import (
     ScriptedModel,
     ScriptEngine,
     ToolCall,
+    attach,
     lab,
+    resume,
     run,
     run_with_handoffs,
     tool,
@@ -192,6 +194,50 @@ async def test_questions_get_their_answers_in_order_after_any_cut() -> None:
         states = [one async for one in journal.events(row.run_id)]
         given = [one.value for one in states if isinstance(one, QuestionAnswered)]
         assert given == ["a", "b", "c"], length
+
+
+async def test_signals_are_sent_again_in_their_order_after_any_cut() -> None:
+    async def work(run: Any, host: Any, board: Any) -> Any:
+        first = await host.wait_signal("paid")
+        name = await host.ask_user("Your name?")
+        got = [first, name, await host.wait_signal("sent"), await host.wait_signal("paid")]
+        return " ".join(map(str, got))
+
+    class Host:
+        def ask_user(self, question: str) -> str:
+            return "Ann"
+
+    agent, journal = Agent[Any]("waiter", engine=ScriptEngine(work)), MemoryJournal()
+    options: Any = {"journal": journal, "host": Host()}
+    await run(agent, Request("Go.", run_id="r"), **options)
+    async with attach("r", journal=journal) as handle:
+        for name, value in (("paid", 1), ("paid", 2), ("sent", "by post")):
+            await handle.signal(name, value)
+    result = await resume("r", agent, **options)
+    assert result.output == "1 Ann by post 2"
+    dataset, whole = await Dataset.from_journal(journal), Ordered()
+    assert list(dataset.cases[0].answers.values()) == ["Ann"]
+
+    def said(case: Any, result: Any) -> str:
+        return result.output
+
+    options = {"scorers": [said]}
+    row = await tried(dataset, agent, journal=whole, **options)
+    assert (row.status, row.scores["said"].value) == ("completed", "1 Ann by post 2")
+    for length in range(1, len(whole.order) + 1):
+        again = await tried(dataset, agent, journal=whole.cut(length), **options)
+        assert (again.status, again.scores) == (row.status, row.scores), length
+
+
+async def test_a_run_that_waits_for_one_more_signal_stays_parked() -> None:
+    async def work(run: Any, host: Any, board: Any) -> Any:
+        return await host.wait_signal("paid")
+
+    agent = Agent[Any]("waiter", engine=ScriptEngine(work))
+    journal = MemoryJournal()
+    await run(agent, Request("Go.", run_id="r"), journal=journal)
+    dataset = await Dataset.from_journal(journal, status=None)
+    assert (await tried(dataset, agent)).status == "input_required"
 
 
 async def test_equal_numbers_are_equal_arguments() -> None:

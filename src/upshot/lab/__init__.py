@@ -23,6 +23,7 @@ with lazy_imports(globals()):
     from upshot.lab.dataset import Case as Case
     from upshot.lab.dataset import Dataset as Dataset
     from upshot.lab.dataset import RecordedCall as RecordedCall
+    from upshot.lab.dataset import RecordedSignal as RecordedSignal
     from upshot.lab.experiment import Variant as Variant
     from upshot.lab.experiment import run as run
     from upshot.lab.inspect_ai import from_inspect as from_inspect

@@ -44,6 +44,7 @@ from upshot.errors import Misuse
 from upshot.journal.shared import shared_journal
 from upshot.runs.plan import POLICY_OPTION
 from upshot.state.run_state import RunState
+from upshot.state.signals import EXPIRED, signal_name
 from upshot.state.stored_events import result_of, seeds_of, states
 
 _FORM = "upshot.dataset/1"
@@ -74,6 +75,18 @@ class RecordedCall(Value, frozen=True, kw_only=True):
         return call_key(self.tool, self.arguments)
 
 
+class RecordedSignal(Value, frozen=True, kw_only=True):
+    """A signal that a past run waited for and got.
+
+    Attributes:
+        name: Its name.
+        value: What the wait returned.
+    """
+
+    name: str
+    value: Json = None
+
+
 class Case(Value, frozen=True, kw_only=True):
     """A request, what it was given, and what happened then.
 
@@ -90,6 +103,7 @@ class Case(Value, frozen=True, kw_only=True):
             times.
         calls: The tool calls of the run and of its child runs, in order.
         answers: What the user answered, by the question.
+        signals: The signals that it got, in order.
         approvals: Whether a call was approved, each time, by tool and arguments.
         status: How the run ended, "" for a case made by hand.
         answer: What it answered, None for nothing.
@@ -112,6 +126,7 @@ class Case(Value, frozen=True, kw_only=True):
     replies: tuple[ModelResponse, ...] = ()
     calls: tuple[RecordedCall, ...] = ()
     answers: dict[str, Json] = {}
+    signals: tuple[RecordedSignal, ...] = ()
     approvals: dict[str, tuple[bool, ...]] = {}
     status: str = ""
     answer: str | None = None
@@ -280,7 +295,8 @@ async def case_of(run_id: str, journal: Journal) -> Case | None:
         started_at=started.time,
         replies=tuple(response for _, response in sorted(replied, key=_by_time)),
         calls=tuple([one for state in runs async for one in _calls_of(state, journal)]),
-        answers={id: one for id, one in past.answers_given.items() if id not in past.waits},
+        answers=answers_in(runs),
+        signals=tuple(signals_in(runs)),
         approvals=_approvals_in(runs),
         status="" if last is None else str(last.status.value),
         answer=None if last is None else last.content,
@@ -303,6 +319,24 @@ async def chain_states(
         has_started = found[-1].started is not None
         following = await next_in_chain(found[-1], journal) if has_started else ""
     return found
+
+
+def answers_in(runs: Iterable[RunState]) -> dict[str, Json]:
+    """Return the answers to questions, by question; signals are none."""
+    return {
+        id: value
+        for past in runs
+        for id, value in past.answers_given.items()
+        if id not in past.waits and not signal_name(id)
+    }
+
+
+def signals_in(runs: Iterable[RunState]) -> Iterator[RecordedSignal]:
+    """Yield the signals that runs waited for and got, in order."""
+    for past in runs:
+        for id, value in past.answers_given.items():
+            if (name := signal_name(id)) and value != EXPIRED:
+                yield RecordedSignal(name=name, value=value)
 
 
 def _without_marks(case: Case) -> Case:

@@ -21,7 +21,7 @@ from typing import Any, Literal, TypeAlias, cast, get_args
 from upshot.clock import SYSTEM_CLOCK
 from upshot.contract.agent import Agent
 from upshot.contract.base.checks import format_value
-from upshot.contract.base.enums import Effect
+from upshot.contract.base.enums import Effect, Status
 from upshot.contract.base.secrets import Secrets
 from upshot.contract.base.structs import Json, JsonObject
 from upshot.contract.base.words import count
@@ -32,9 +32,18 @@ from upshot.contract.settings import Policy, Quota
 from upshot.contract.tool_calls import ToolDenied, ToolRecord
 from upshot.entry import api
 from upshot.entry.resume import fold_new_events
+from upshot.entry.run_handle import RunHandle
 from upshot.errors import Misuse
 from upshot.journal.opening import open_journal
-from upshot.lab.dataset import Case, Dataset, RecordedCall, call_key, chain_states
+from upshot.lab.dataset import (
+    Case,
+    Dataset,
+    RecordedCall,
+    answers_in,
+    call_key,
+    chain_states,
+    signals_in,
+)
 from upshot.lab.kept_reports import KeptExperiment, keep_report, keep_start
 from upshot.lab.kept_runs import KeptRuns, cost_of, digest_of
 from upshot.lab.recorded_tools import (
@@ -271,6 +280,8 @@ class _Experiment:
 
         parts = (self.name, variant, case.id, number)
         run_id, result = await self.kept.result_of(parts, start=start, resume=resume)
+        if result.status is Status.INPUT_REQUIRED and await self._send_signals(case, run_id):
+            run_id, result = await self.kept.result_of(parts, start=start, resume=resume)
         trial = await self._trial(case, run_id, result, helpers)
         return Row(
             case=case.id,
@@ -290,6 +301,20 @@ class _Experiment:
             tokens=result.usage.total_tokens or 0,
             took_s=result.duration_ms / 1000,
         )
+
+    async def _send_signals(self, case: Case, run_id: str) -> bool:
+        """Send a parked run the recorded signals; returns whether it had not got them yet."""
+        if not case.signals:
+            return False
+        chain = await chain_states(run_id, self.journal, secrets=self.secrets)
+        taken = Counter(one.name for one in signals_in(chain))
+        handle, sent = RunHandle(run_id, self.journal), list[str]()
+        for number, one in enumerate(case.signals):
+            taken[one.name] -= 1
+            if taken[one.name] < 0:
+                # The key finds those that an earlier session sent, and the run has not taken.
+                sent.append(await handle.signal(one.name, one.value, key=f"recorded {number}"))
+        return "delivered" in sent
 
     async def _scores(self, case: Case, trial: Trial) -> dict[str, Score]:
         scores: dict[str, Score] = {}
@@ -333,7 +358,7 @@ class _Experiment:
         stand_ins.set(answering.of_run)
         options: dict[str, Any] = {
             "journal": self.journal,
-            "host": _RecordedHost(case, sum(len(one.answers_given) for one in states)),
+            "host": _RecordedHost(case, sum(len(answers_in([one])) for one in states)),
             "approve": _RecordedApprovals(case, self.approvals, states, self.mask),
             "clock": _RecordedClock(case.started_at),
             "policy": tried.policy or case.policy,

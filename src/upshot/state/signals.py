@@ -26,6 +26,13 @@ def check_signal_name(name: object) -> None:
         raise Misuse(f'a signal\'s name is a line of text without "#" and "@", got {got:.80}')
 
 
+def signal_name(id: str) -> str:
+    """Return the name of the signal that the wait *id* is for, "" if it is another wait."""
+    head, at, _ = id.partition("@")
+    name, _, number = head.rpartition("#")
+    return name if at and number.isdigit() else ""
+
+
 def numbers_of(name: str, ids: Iterable[str]) -> set[int]:
     """Return the numbers of the signals of a name among the *ids* of waits."""
     found = (id.partition("@")[0].rpartition("#") for id in ids if "@" in id)
