@@ -161,3 +161,25 @@ async def test_a_refused_request_did_nothing_and_concerns_its_own_arguments(code
     assert failed.retryable is (code == 429)
     await box.dispatch([call("b", "8")])
     assert paid == ["7", "8"]
+
+
+@pytest.mark.parametrize("later", range(12))
+async def test_a_call_never_waits_for_an_equal_one_that_has_just_ended(later):
+    begun, over = asyncio.Event(), asyncio.Event()
+
+    @tool(effect="write")
+    async def put(x: int) -> str:
+        begun.set()
+        await over.wait()
+        return "put"
+
+    box = Toolbox([put])
+    first = asyncio.ensure_future(box.dispatch([ToolCall("a", "put", {"x": 1})], turn=1))
+    await begun.wait()
+    over.set()
+    for _ in range(later):
+        await asyncio.sleep(0)
+    second = box.dispatch([ToolCall("b", "put", {"x": 1})], turn=1)
+    [outcome] = await asyncio.wait_for(second, 5)
+    await first
+    assert isinstance(outcome, ToolExecutionResult)

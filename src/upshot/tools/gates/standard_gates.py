@@ -568,7 +568,7 @@ class EffectGate(StandardGate):
             call.claim = call.turn.identify(call)
         found = self._find_equal(call)
         if found is not None and (isinstance(found, CallState) or found is _RECHECK):
-            return self._wait(call, found)
+            return self._wait(call)
         return found
 
     def _find_equal(self, call: CallState) -> Verdict | CallState:
@@ -586,8 +586,10 @@ class EffectGate(StandardGate):
             return None
         return denied_as_unknown(unknown) if call.turn.recheck is None else _RECHECK
 
-    async def _wait(self, call: CallState, found: Verdict | CallState) -> Verdict:
+    async def _wait(self, call: CallState) -> Verdict:
         while True:
+            # Asked again at the start too: the equal call may have ended before this began.
+            found = self._find_equal(call)
             if isinstance(found, CallState):
                 if found.ended is None:
                     found.ended = asyncio.get_running_loop().create_future()
@@ -597,7 +599,6 @@ class EffectGate(StandardGate):
                 return found
             elif (verdict := await _recheck(call)) is not None:
                 return verdict
-            found = self._find_equal(call)
 
 
 _RECHECK = Denial(DeniedReason.EFFECT_UNKNOWN)
