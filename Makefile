@@ -163,7 +163,7 @@ adapters: $(NATIVE) $(CREWS) $(MICROSOFTS) ## try the adapters, the engines, the
 	@UPSHOT_REAL_ADAPTERS=1 $(ADAPTERS)/bin/pytest -q --confcutdir=tests/adapters_real \
 	  -o filterwarnings=ignore tests/adapters_real
 	@UPSHOT_REAL_ADAPTERS=1 $(CREW)/bin/pytest -q --confcutdir=tests/adapters_real \
-	  -o filterwarnings=ignore tests/adapters_real/test_once_in_frameworks.py tests/adapters_real/test_told.py tests/adapters_real/test_adapter_contract.py
+	  -o filterwarnings=ignore $(addprefix tests/adapters_real/test_,once_in_frameworks.py told.py adapter_contract.py $(SHARED) crewai_engine.py)
 	@UPSHOT_REAL_ADAPTERS=1 $(MICROSOFT)/bin/pytest -q --confcutdir=tests/adapters_real \
 	  -o filterwarnings=ignore $(addprefix tests/adapters_real/test_,told.py adapter_contract.py $(SHARED) agent_framework_engine.py)
 

@@ -24,7 +24,6 @@ def test_an_engine_names_the_package_that_is_missing():
     [
         ("claude_agent_sdk", "ClaudeAgentOptions"),
         ("crewai", "Crew"),
-        ("smolagents", "MultiStepAgent"),
     ],
 )
 def test_an_agent_that_cannot_be_driven_says_why(package, kind):

@@ -110,6 +110,32 @@ def agent_framework_engine(base_url, refund):
     return as_engine(NativeAgent(client=model, tools=[refund]))
 
 
+def crewai_engine(base_url, refund):
+    from crewai import LLM
+    from crewai import Agent as NativeAgent
+    from crewai.tools import tool as crewai_tool
+
+    model = LLM(model="openai/gpt-5", base_url=base_url, api_key="no-key", max_retries=0)
+    own = [crewai_tool("refund")(refund)]
+    return as_engine(NativeAgent(role="r", goal="g", backstory="b", llm=model, tools=own))
+
+
+def smolagents_engine(base_url, refund):
+    from smolagents import OpenAIServerModel, Tool, ToolCallingAgent
+    from smolagents.monitoring import LogLevel
+
+    class Refund(Tool):
+        name, description, output_type = "refund", "Refund an order.", "string"
+        inputs = {"x": {"type": "integer", "description": "The order."}}
+
+        def forward(self, x):
+            return refund(x)
+
+    options = {"max_retries": 0}
+    model = OpenAIServerModel("gpt-5", api_base=base_url, api_key="no-key", client_kwargs=options)
+    return as_engine(ToolCallingAgent([Refund()], model, verbosity_level=LogLevel.OFF))
+
+
 def langgraph_engine(base_url, refund):
     from langchain.agents import create_agent
     from langchain_openai import ChatOpenAI
@@ -156,6 +182,8 @@ ENGINES = {
     "strands": strands_engine,
     "agno": agno_engine,
     "agent_framework": agent_framework_engine,
+    "crewai": crewai_engine,
+    "smolagents": smolagents_engine,
     "langgraph": langgraph_engine,
     "langgraph_tools": langgraph_tools_engine,
     "one_node_tools": one_node_tools_engine,

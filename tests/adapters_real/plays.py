@@ -73,6 +73,14 @@ def scenario_of(case: str, *, tool: str = "stock", final: str = "") -> Scenario:
     )
 
 
+def as_final_answer(reply: Reply) -> Reply:
+    """The reply of a model that answers with the tool of smolagents."""
+    if not reply.text or reply.tool_calls:
+        return reply
+    answer = ScriptedCall(name="final_answer", arguments={"answer": reply.text})
+    return Reply(tool_calls=(answer,), usage=reply.usage, finish_reason=reply.finish_reason)
+
+
 CASES = ("text", "two calls", "length", "429", "500", "a tool raises", "cancel", "empty reply")
 
 

@@ -1,5 +1,6 @@
 """The suite of engines, on agents of other libraries whose model is the one of the suite."""
 
+import asyncio
 from dataclasses import dataclass
 from typing import Any
 
@@ -192,3 +193,57 @@ class TestAgentFramework(EngineContract):
                 return whole()
 
         return as_engine(Agent(client=Asks()))
+
+
+def asked_in_thread(suite, loop):
+    """Ask the model of the suite from a thread."""
+    return asyncio.run_coroutine_threadsafe(asked(suite), loop).result()
+
+
+@needs("crewai")
+class TestCrewAI(EngineContract):
+    def make(self):
+        from crewai import Agent, BaseLLM
+
+        suite, loop = self, asyncio.get_running_loop()
+
+        class Asks(BaseLLM):
+            def call(self, messages, *given, **options):
+                text, used = asked_in_thread(suite, loop)
+                usage = {
+                    "prompt_tokens": used.input_tokens,
+                    "completion_tokens": used.output_tokens,
+                }
+                self._emit_call_completed_event(
+                    response=text, call_type="llm_call", usage=usage, finish_reason="stop"
+                )
+                return text
+
+        return as_engine(Agent(role="r", goal="g", backstory="b", llm=Asks(model="asks")))
+
+
+@needs("smolagents")
+class TestSmolagents(EngineContract):
+    def make(self):
+        from smolagents import ChatMessage, Model, TokenUsage, ToolCallingAgent
+        from smolagents.models import ChatMessageToolCall, ChatMessageToolCallFunction
+        from smolagents.monitoring import LogLevel
+
+        suite, loop = self, asyncio.get_running_loop()
+
+        class Asks(Model):
+            def generate(self, messages, **options):
+                text, used = asked_in_thread(suite, loop)
+                answer = ChatMessageToolCallFunction(
+                    name="final_answer", arguments={"answer": text}
+                )
+                return ChatMessage(
+                    role="assistant",
+                    tool_calls=[ChatMessageToolCall(function=answer, id="a", type="function")],
+                    token_usage=TokenUsage(
+                        input_tokens=used.input_tokens, output_tokens=used.output_tokens
+                    ),
+                )
+
+        model = Asks(model_id="asks")
+        return as_engine(ToolCallingAgent([], model, verbosity_level=LogLevel.OFF, max_steps=3))

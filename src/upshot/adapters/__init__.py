@@ -9,8 +9,9 @@ One function per library takes whatever that library returned or raised:
   and exceptions.
 
 ``as_engine`` makes an engine of an agent: ``engine_calls`` routes its model and tool calls through
-the run; ``agent_engine`` is what engines share that wrap the model and the tools of an agent. The
-modules named after a library use its hooks. Only these import it, when it is used.
+the run; ``agent_engine`` is what engines share that wrap the model and the tools of an agent, and
+``thread_engine`` what those share whose library works in threads. The modules named after a library
+use its hooks. Only these import it, when it is used.
 
 Reading results imports none of the libraries and does not need them installed: ``upshot.native``
 reads their objects by attribute or key, so an object's JSON form works as well.

@@ -12,7 +12,7 @@ calls of the reply, and the run parks when it asks its model again.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import nullcontext
 from importlib import import_module
 from typing import Any, ClassVar, Final, TypeVar
@@ -312,6 +312,28 @@ def to_specs(tools: object, *, schema: str) -> tuple[ToolSpec, ...]:
             parameters=to_schema(look_up(tool, schema)),
         )
         for tool in as_items(tools)
+    )
+
+
+def to_function_specs(tools: object) -> tuple[ToolSpec, ...]:
+    """Return *tools* in the form of OpenAI as they are offered to a model."""
+    functions = [look_up(tool, "function") for tool in as_items(tools)]
+    return to_specs([one for one in functions if one is not None], schema="parameters")
+
+
+def to_function_call(call: ToolCall) -> dict[str, Any]:
+    """Return *call* in the form of OpenAI."""
+    function = {"name": call.name, "arguments": encode_text(call.arguments)}
+    return {"id": call.id, "type": "function", "function": function}
+
+
+def to_request(messages: Sequence[Message], tools: tuple[ToolSpec, ...]) -> ModelRequest:
+    """Return what an agent sends, for the log and for deciders; system messages apart."""
+    system = [message.text for message in messages if message.role is Role.SYSTEM]
+    return ModelRequest(
+        [message for message in messages if message.role is not Role.SYSTEM],
+        system="\n\n".join(system) or None,
+        tools=tools,
     )
 
 

@@ -14,7 +14,7 @@ import copy
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from typing import Any, ClassVar, Final
 
-from upshot.adapters.agent_engine import AgentEngine, AgentWork, encode_text, load
+from upshot.adapters.agent_engine import AgentEngine, AgentWork, encode_text, load, to_request
 from upshot.adapters.agent_framework import read_messages, read_reply, to_failure
 from upshot.adapters.engine_calls import EngineCalls, failed_reply
 from upshot.adapters.findings import Findings
@@ -258,18 +258,15 @@ def _value_of(result: Any) -> Any:
 
 def _to_request(messages: Any, options: Any) -> ModelRequest:
     """Return what the agent sends, for the log and for deciders."""
-    read = read_messages(as_items(messages))
-    system = [message.text for message in read if message.role is Role.SYSTEM]
     tools: list[Any] = as_items(look_up(options, "tools"))
-    return ModelRequest(
-        [message for message in read if message.role is not Role.SYSTEM],
-        system="\n\n".join([*system, as_text(look_up(options, "instructions"))]).strip() or None,
-        tools=tuple(
-            ToolSpec(name=tool.name, description=tool.description, parameters=tool.parameters())
-            for tool in tools
-            if callable(look_up(tool, "parameters"))
-        ),
-    )
+    specs = [
+        ToolSpec(name=tool.name, description=tool.description, parameters=tool.parameters())
+        for tool in tools
+        if callable(look_up(tool, "parameters"))
+    ]
+    own = as_text(look_up(options, "instructions"))
+    system = [Message(Role.SYSTEM, own)] if own else []
+    return to_request([*read_messages(as_items(messages)), *system], tuple(specs))
 
 
 def _deltas(update: Any) -> Iterable[StreamItem]:

@@ -14,13 +14,21 @@ import copy
 from collections.abc import Sequence
 from typing import Any, ClassVar, Final, cast
 
-from upshot.adapters.agent_engine import AgentEngine, AgentWork, encode_text, load, to_schema
+from upshot.adapters.agent_engine import (
+    AgentEngine,
+    AgentWork,
+    encode_text,
+    load,
+    to_function_call,
+    to_function_specs,
+    to_request,
+)
 from upshot.adapters.agno import read_messages, read_reply, to_failure, to_findings
 from upshot.adapters.engine_calls import EngineCalls, failed_reply
 from upshot.adapters.findings import Findings
 from upshot.contract.base.enums import Role
 from upshot.contract.message import Message
-from upshot.contract.model_calls import ModelRequest, ModelResponse
+from upshot.contract.model_calls import ModelResponse
 from upshot.contract.tool_calls import ToolCall, ToolSpec
 from upshot.native.objects import as_arguments, as_items, as_json, as_text, look_up
 from upshot.runs.engine_api.exceptions import Failed
@@ -139,7 +147,9 @@ class _Work(AgentWork):
                 return failed_reply(to_failure(error), error)
 
         name = f"{as_text(look_up(model, 'provider')).partition(' ')[0].lower()}:{model.id}"
-        response = await self.ask(name, _to_request(given), call)
+        messages = read_messages(as_items(given.get("messages")))
+        request = to_request(messages, to_function_specs(given.get("tools")))
+        response = await self.ask(name, request, call)
         return response.raw if response.raw is not None else self._to_native(response)
 
     async def call_function(self, model: Any, function_call: Any) -> Any:
@@ -176,7 +186,7 @@ class _Work(AgentWork):
 
     def _to_native(self, response: ModelResponse) -> Any:
         """Return the native form of a reply that came from the log."""
-        calls = [_to_native_call(call) for call in response.tool_calls]
+        calls = [to_function_call(call) for call in response.tool_calls]
         metrics = load("agno.metrics", _PACKAGE).MessageMetrics(
             input_tokens=response.usage.input_tokens or 0,
             output_tokens=response.usage.output_tokens or 0,
@@ -190,11 +200,6 @@ class _Work(AgentWork):
         )
 
 
-def _to_native_call(call: ToolCall) -> dict[str, Any]:
-    function = {"name": call.name, "arguments": encode_text(call.arguments)}
-    return {"id": call.id, "type": "function", "function": function}
-
-
 def _to_messages(messages: Sequence[Message], native: Any) -> list[Any]:
     """Return *messages* in the form of Agno."""
     made: list[Any] = []
@@ -203,26 +208,6 @@ def _to_messages(messages: Sequence[Message], native: Any) -> list[Any]:
         if message.role is Role.TOOL:
             fields |= {"tool_call_id": message.tool_call_id, "tool_name": message.name}
         if message.tool_calls:
-            fields["tool_calls"] = [_to_native_call(call) for call in message.tool_calls]
+            fields["tool_calls"] = [to_function_call(call) for call in message.tool_calls]
         made.append(native(**fields))
     return made
-
-
-def _to_request(given: dict[str, Any]) -> ModelRequest:
-    """Return what the agent sends, for the log and for deciders."""
-    messages = read_messages(as_items(given.get("messages")))
-    system = [message.text for message in messages if message.role is Role.SYSTEM]
-    tools = [look_up(tool, "function") for tool in as_items(given.get("tools"))]
-    return ModelRequest(
-        [message for message in messages if message.role is not Role.SYSTEM],
-        system="\n\n".join(system) or None,
-        tools=tuple(
-            ToolSpec(
-                name=as_text(look_up(tool, "name")),
-                description=as_text(look_up(tool, "description")),
-                parameters=to_schema(look_up(tool, "parameters")),
-            )
-            for tool in tools
-            if tool is not None
-        ),
-    )

@@ -69,6 +69,29 @@ def to_failure(exception: BaseException) -> Findings:
     return findings
 
 
+def read_messages(given: object) -> list[Message]:
+    """Read the messages that an agent sends to its model; never raises."""
+    findings = Findings(raw=None)
+    _add_task(findings, {"messages": given})
+    return [*findings.seeded, *findings.messages]
+
+
+def usage_of(metrics: object, *, calls: int) -> Usage:
+    """Read a ``UsageMetrics``."""
+    return without_zeros(
+        find_usage(
+            metrics,
+            calls=calls,
+            input_tokens="prompt_tokens",
+            output_tokens="completion_tokens",
+            total_tokens="total_tokens",
+            cache_read_tokens="cached_prompt_tokens",
+            cache_write_tokens="cache_creation_tokens",
+            reasoning_tokens="reasoning_tokens",
+        )
+    )
+
+
 def _add_task(findings: Findings, task: object) -> None:
     findings.agent_id = as_text(look_up(task, "agent")) or as_text(look_up(task, "agent_role"))
     failures = as_items(look_up(task, "tool_failures"))
@@ -117,15 +140,4 @@ def _text(content: object) -> str:
 def _usage(output: object) -> Usage:
     usage = look_up(output, "token_usage")
     usage = look_up(output, "usage_metrics") if usage is None else usage
-    return without_zeros(
-        find_usage(
-            usage,
-            calls=as_count(look_up(usage, "successful_requests")) or 0,
-            input_tokens="prompt_tokens",
-            output_tokens="completion_tokens",
-            total_tokens="total_tokens",
-            cache_read_tokens="cached_prompt_tokens",
-            cache_write_tokens="cache_creation_tokens",
-            reasoning_tokens="reasoning_tokens",
-        )
-    )
+    return usage_of(usage, calls=as_count(look_up(usage, "successful_requests")) or 0)

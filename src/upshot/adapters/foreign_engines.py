@@ -20,6 +20,8 @@ _DRIVEN: Final = (
     ("google", "BaseAgent", "adk_engine", "ADKEngine"),
     ("agno", "Agent", "agno_engine", "AgnoEngine"),
     ("agent_framework", "RawAgent", "agent_framework_engine", "AgentFrameworkEngine"),
+    ("crewai", "Agent", "crewai_engine", "CrewAIEngine"),
+    ("smolagents", "MultiStepAgent", "smolagents_engine", "SmolagentsEngine"),
     ("langgraph", "Pregel", "langgraph_engine", "LangGraphEngine"),
 )
 _OWN_PROGRAM: Final = "a program of its own asks the model"
@@ -27,9 +29,7 @@ _OWN_PROGRAM: Final = "a program of its own asks the model"
 _UNDRIVEN: Final = (
     ("claude_agent_sdk", "ClaudeAgentOptions", "from_claude_agent_sdk", _OWN_PROGRAM),
     ("claude_agent_sdk", "ClaudeSDKClient", "from_claude_agent_sdk", _OWN_PROGRAM),
-    ("crewai", "BaseAgent", "from_crewai", "its calls are not routed"),
-    ("crewai", "Crew", "from_crewai", "its calls are not routed"),
-    ("smolagents", "MultiStepAgent", "from_smolagents", "its calls are not routed"),
+    ("crewai", "Crew", "from_crewai", "each of its tasks has its own prompt and agent"),
 )
 
 
@@ -42,11 +42,11 @@ def as_engine(
     """Make an engine of an agent of another library: ``Agent("desk", engine=as_engine(theirs))``.
 
     Args:
-        agent: An agent of Pydantic AI, the OpenAI Agents SDK, Google's Agent Development Kit, Agno
-            or Microsoft Agent Framework; a function without parameters that makes an agent of
-            Strands; a compiled graph of LangGraph, such as an agent of LangChain; or a function
-            that makes such a graph from the run's tools, a list of LangChain tools. A graph can get
-            the run's tools in no other way.
+        agent: An agent of Pydantic AI, the OpenAI Agents SDK, Google's Agent Development Kit, Agno,
+            Microsoft Agent Framework, CrewAI or smolagents; a function without parameters that
+            makes an agent of Strands; a compiled graph of LangGraph, such as an agent of LangChain;
+            or a function that makes such a graph from the run's tools, a list of LangChain tools. A
+            graph can get the run's tools in no other way.
         reads: The names of the agent's own tools that only read, so that an interrupted call may be
             repeated. All others count as tools that write.
         prices: The prices of the agent's models, by "provider:model"; they win over the public
@@ -74,9 +74,9 @@ def as_engine(
     if callable(agent) and not isinstance(agent, type):
         return _make("langgraph_engine", "LangGraphEngine", agent, reads=reads, prices=prices)
     raise Misuse(
-        "as_engine takes an agent of Pydantic AI, OpenAI Agents, ADK, Agno or Agent Framework, a "
-        "graph of LangGraph or a function that makes one of tools, or one that makes an agent of "
-        f"Strands, not {kind_of(agent)}"
+        "as_engine takes an agent of Pydantic AI, OpenAI Agents, ADK, Agno, Agent Framework, "
+        "CrewAI or smolagents, a graph of LangGraph or a function that makes one of tools, or one "
+        f"that makes an agent of Strands, not {kind_of(agent)}"
     )
 
 

@@ -36,7 +36,8 @@ _CODES: Final = {
     "AgentMaxStepsError": ErrorCode.MAX_TURNS,
     "AgentParsingError": ErrorCode.INVALID_OUTPUT,
 }
-_FINAL: Final = "final_answer"
+FINAL: Final = "final_answer"
+"""The tool that the agent answers with."""
 _LIMIT: Final = "AgentMaxStepsError"
 # The exception of ``agent.interrupt()`` has no class of its own.
 _INTERRUPTED: Final = "Agent interrupted."
@@ -57,12 +58,7 @@ def from_smolagents(native: object) -> AgentResult[Json]:
         that *native* lacks. Never raises.
     """
     if isinstance(native, BaseException):
-        findings = find_failure(native, _CODES)
-        if findings.error is not None and findings.error.code == ErrorCode.MAX_TURNS:
-            findings.finish_reason = FinishReason.LENGTH
-        if findings.error is not None and findings.error.message == _INTERRUPTED:
-            findings.fail(_INTERRUPTED, code=ErrorCode.CANCELED, type=type(native).__name__)
-        return findings.to_result()
+        return to_failure(native).to_result()
     if look_up(native, "steps") is not None and look_up(native, "state") is not None:
         return _find_run(native).to_result()
     findings = Findings(raw=native)
@@ -72,6 +68,16 @@ def from_smolagents(native: object) -> AgentResult[Json]:
         findings.output = native
         findings.content = native if isinstance(native, str) else None
     return findings.to_result()
+
+
+def to_failure(exception: BaseException) -> Findings:
+    """Read an exception of a model call or a run; never raises."""
+    findings = find_failure(exception, _CODES)
+    if findings.error is not None and findings.error.code == ErrorCode.MAX_TURNS:
+        findings.finish_reason = FinishReason.LENGTH
+    if findings.error is not None and findings.error.message == _INTERRUPTED:
+        findings.fail(_INTERRUPTED, code=ErrorCode.CANCELED, type=type(exception).__name__)
+    return findings
 
 
 def _find_run(run: object) -> Findings:
@@ -135,8 +141,8 @@ def _add_action(findings: Findings, step: object) -> None:
         read_call(call) for call in as_items(look_up(step, "tool_calls"))
     ]
     text = response.content or read_smolagents_text(look_up(step, "model_output"))
-    answers = [call for call in calls if call.name == _FINAL]
-    calls = [call for call in calls if call.name != _FINAL]
+    answers = [call for call in calls if call.name == FINAL]
+    calls = [call for call in calls if call.name != FINAL]
     if text or calls or answers:
         findings.say(text or _answer(answers), (), calls)
     _add_outcomes(findings, step, calls)
