@@ -158,13 +158,13 @@ class _Work(ThreadWork):
         """Call *model* through the run; return what it returned."""
 
         def send(put: Callable[[StreamItem], None] | None = None) -> ModelResponse:
-            told: dict[str, Any] = {}
-            inner = _listened(model, told, put)
+            facts: dict[str, Any] = {}
+            inner = _listened(model, facts, put)
             method: Any = look_up(inner.__class__, "call")
             # The run retries, as it says; the library's own retries are around the method.
             while getattr(method, "_crewai_rate_limit_wrapped", False):
                 method = method.__wrapped__
-            return self._read(model, told, method(inner, messages, *given, **options))
+            return self._read(model, facts, method(inner, messages, *given, **options))
 
         tools = options.get("tools") or (given[0] if given else None)
         given_messages = [{"role": "user", "content": messages}]
@@ -176,18 +176,18 @@ class _Work(ThreadWork):
         )
         return response.raw if response.raw is not None else _returned(response, model, options)
 
-    def _read(self, model: Any, told: dict[str, Any], returned: Any) -> ModelResponse:
-        """Read what *model* told in its event, and what it returned."""
+    def _read(self, model: Any, facts: dict[str, Any], returned: Any) -> ModelResponse:
+        """Read what *model* facts in its event, and what it returned."""
         calls = [self._read_call(call) for call in as_items(returned)]
         findings = Findings(raw=returned)
         text = "" if calls else returned
         findings.say(text if isinstance(text, str) else encode_text(text), (), calls)
-        metrics = self._metrics.from_provider_dict(told.get("usage"))
+        metrics = self._metrics.from_provider_dict(facts.get("usage"))
         return ModelResponse(
             parts=findings.messages[0].parts,
             usage=usage_of(metrics, calls=1),
-            finish_reason=parse_finish_reason(as_text(told.get("finish_reason"))),
-            provider_data={"model": model.model, **find_texts(told, response_id="response_id")},
+            finish_reason=parse_finish_reason(as_text(facts.get("finish_reason"))),
+            provider_data={"model": model.model, **find_texts(facts, response_id="response_id")},
             local=Local(raw=returned),
         )
 
@@ -197,12 +197,12 @@ class _Work(ThreadWork):
         return ToolCall(ident, self._ours.get(own, own), as_arguments(arguments))
 
 
-def _listened(model: Any, told: dict[str, Any], put: Callable[[StreamItem], None] | None) -> Any:
-    """Return a copy of *model* that adds what it tells in its events to *told*.
+def _listened(model: Any, facts: dict[str, Any], put: Callable[[StreamItem], None] | None) -> Any:
+    """Return a copy of *model* that adds what it tells in its events to *facts*.
 
     Args:
         model: The model.
-        told: The facts of its last event.
+        facts: The facts of its last event.
         put: Takes the pieces of a streamed reply; None for a whole one.
     """
     made, completed, chunk = (
@@ -212,14 +212,14 @@ def _listened(model: Any, told: dict[str, Any], put: Callable[[StreamItem], None
     )
     seen: dict[str, int] = {}
 
-    def on_completed(*given: Any, **facts: Any) -> None:
-        told.update(facts)
-        completed(*given, **facts)
+    def on_completed(*given: Any, **event: Any) -> None:
+        facts.update(event)
+        completed(*given, **event)
 
-    def on_chunk(text: str = "", *given: Any, **facts: Any) -> None:
-        piece = text or as_text(facts.get("chunk"))
+    def on_chunk(text: str = "", *given: Any, **event: Any) -> None:
+        piece = text or as_text(event.get("chunk"))
         if put is not None:
-            call = facts.get("tool_call")
+            call = event.get("tool_call")
             if call is None and piece:
                 put(TextDelta(text=piece))
             elif call is not None:
@@ -232,8 +232,8 @@ def _listened(model: Any, told: dict[str, Any], put: Callable[[StreamItem], None
                         index=index, call_id=ident if is_new else "", name=name, arguments=piece
                     )
                 )
-        facts.setdefault("chunk", text)
-        chunk(*given, **facts)
+        event.setdefault("chunk", text)
+        chunk(*given, **event)
 
     listeners = {"_emit_call_completed_event": on_completed, "_emit_stream_chunk_event": on_chunk}
     made.__dict__.update(listeners)

@@ -92,7 +92,7 @@ class ThreadWork(AgentWork):
     async def run_in_thread(self, function: Callable[[], T]) -> T:
         """Run the library's *function* in a thread of its own.
 
-        If this is cancelled, the thread ends at its next call; what runs in it by then goes on.
+        If this is cancelled, the thread ends at its next call; what runs in it finishes first.
         """
         done: asyncio.Future[T] = self._loop.create_future()
         context = contextvars.copy_context()
