@@ -273,6 +273,33 @@ async def test_an_empty_reply_is_no_answer(desk):
     assert (result.status, result.error.code) == ("failed", "empty_reply")
 
 
+@pytest.mark.parametrize("is_watched", [False, True], ids=["whole", "streamed"])
+async def test_a_call_that_a_limit_cut_off_is_not_made(desk, put, added, is_watched):
+    async def stamp(x: int = 0) -> str:
+        """Stamp.
+
+        Args:
+            x: What.
+        """
+        added.append(x)
+        return "stamped"
+
+    # The arguments of the second are missing.
+    asked = [ScriptedCall(name="put", arguments={"x": 1}), ScriptedCall(name="stamp", arguments="")]
+    cut = Reply(tool_calls=tuple(asked), usage=COUNTS, finish_reason="length")
+    async with (
+        desk(cut, says("sorry"), tools=[stamp], ours=[put]) as agent,
+        start(agent, "Add") as live,
+    ):
+        if is_watched:
+            assert [event async for event in live]
+        result = await live.result()
+    assert 0 not in added
+    assert result.error is not None or isinstance(
+        result.tool_outcomes[-1], ToolDenied | ToolFailure
+    )
+
+
 @pytest.mark.parametrize(
     ("status", "code", "wait_s"), [(429, "rate_limit", 7), (500, "server_error", None)]
 )
@@ -350,7 +377,7 @@ async def test_its_events_are_those_of_any_run(desk, add, library):
         result = await live.result()
     kinds = [event.kind for event in seen]
     assert {"model_started", "model_replied", "tool_started", "tool_settled"} <= set(kinds)
-    if library in ("agno", "smolagents"):
+    if library == "smolagents":
         pytest.skip("its engine does not stream")
     shown = "".join(event.text for event in seen if event.kind == "text_delta")
     assert shown == result.content == "three and some more words"

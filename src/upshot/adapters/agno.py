@@ -33,6 +33,7 @@ from upshot.native.objects import (
     find_usage,
     look_up,
 )
+from upshot.wire.accumulator import parse_finish_reason
 from upshot.wire.decoding import encode_json
 
 _CODES: Final = {
@@ -76,8 +77,14 @@ def read_messages(messages: list[object]) -> list[Message]:
     return [_plain(one, _role(one)) for one in messages]
 
 
-def read_reply(response: object, model: str) -> ModelResponse:
-    """Read a ``ModelResponse`` of the model called *model*; never raises."""
+def read_reply(response: object, model: str, finish: str = "") -> ModelResponse:
+    """Read a ``ModelResponse`` of the model called *model*; never raises.
+
+    Args:
+        response: The reply.
+        model: The name of the model.
+        finish: Why it ended, in the provider's word; the reply itself does not say.
+    """
     thought = as_text(look_up(response, "reasoning_content"))
     calls = [read_call(call) for call in as_items(look_up(response, "tool_calls"))]
     findings = Findings(raw=response)
@@ -87,6 +94,7 @@ def read_reply(response: object, model: str) -> ModelResponse:
         parts=findings.messages[0].parts,
         usage=usage_of(metrics, calls=1),
         cost=_cost(metrics),
+        finish_reason=parse_finish_reason(finish),
         provider_data={"model": model, **find_texts(response, response_id="provider_data.id")},
         local=Local(raw=response),
     )

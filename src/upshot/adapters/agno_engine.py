@@ -11,7 +11,7 @@ Source:
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from typing import Any, ClassVar, Final, cast
 
 from upshot.adapters.agent_engine import (
@@ -28,9 +28,15 @@ from upshot.adapters.engine_calls import EngineCalls, failed_reply
 from upshot.adapters.findings import Findings
 from upshot.contract.base.enums import Role
 from upshot.contract.message import Message
-from upshot.contract.model_calls import ModelResponse
+from upshot.contract.model_calls import (
+    ModelResponse,
+    ReasoningDelta,
+    TextDelta,
+    ToolCallDelta,
+)
+from upshot.contract.protocols import StreamItem
 from upshot.contract.tool_calls import ToolCall, ToolSpec
-from upshot.native.objects import as_arguments, as_items, as_json, as_text, look_up
+from upshot.native.objects import as_arguments, as_count, as_items, as_json, as_text, look_up
 from upshot.runs.engine_api.exceptions import Failed
 from upshot.runs.engine_api.run_host import RunHost
 from upshot.runs.engine_api.run_view import Run
@@ -140,16 +146,30 @@ class _Work(AgentWork):
         """Call *model* through the run; return the native reply."""
 
         async def call() -> ModelResponse:
+            inner, ended = _listened(model)
             try:
-                return read_reply(await model.ainvoke(**given), model.id)
+                return read_reply(await inner.ainvoke(**given), model.id, *ended[-1:])
             # Whatever the client raises is the reply's error.
             except Exception as error:
                 return failed_reply(to_failure(error), error)
 
+        async def stream() -> AsyncIterator[StreamItem]:
+            inner, ended = _listened(model)
+            pieces: list[Any] = []
+            try:
+                async for piece in inner.ainvoke_stream(**given):
+                    pieces.append(piece)
+                    for delta in _deltas(piece):
+                        yield delta
+                yield read_reply(_whole(pieces, model), model.id, *ended[-1:])
+            # Whatever the client raises is the reply's error.
+            except Exception as error:
+                yield failed_reply(to_failure(error), error)
+
         name = f"{as_text(look_up(model, 'provider')).partition(' ')[0].lower()}:{model.id}"
         messages = read_messages(as_items(given.get("messages")))
         request = to_request(messages, to_function_specs(given.get("tools")))
-        response = await self.ask(name, request, call)
+        response = await self.ask(name, request, call, stream)
         return response.raw if response.raw is not None else self._to_native(response)
 
     async def call_function(self, model: Any, function_call: Any) -> Any:
@@ -198,6 +218,84 @@ class _Work(AgentWork):
             tool_calls=calls,
             response_usage=metrics,
         )
+
+
+def _listened(model: Any) -> tuple[Any, list[str]]:
+    """Return a copy of *model*, and a list that gets why its reply ended, which the model drops."""
+    made, ended = copy.copy(model), list[str]()
+
+    def listen(parse: Any) -> Any:
+        def parsed(native: Any, *given: Any, **options: Any) -> Any:
+            ended.extend(why for path in _ENDS if (why := _find_end(native, path)))
+            return parse(native, *given, **options)
+
+        return parsed
+
+    for name in ("_parse_provider_response", "_parse_provider_response_delta"):
+        setattr(made, name, listen(getattr(model, name)))
+    for name in ("get_client", "get_async_client"):
+        # The client that the model keeps.
+        if hasattr(model, name):
+            setattr(made, name, getattr(model, name))
+    return made, ended
+
+
+# Where the native replies of providers say why they ended, and their pieces.
+_ENDS: Final = (
+    "choices.finish_reason",
+    "candidates.finish_reason",
+    "stop_reason",
+    "delta.stop_reason",
+    "stopReason",
+    "messageStop.stopReason",
+    "done_reason",
+    "incomplete_details.reason",
+    "response.incomplete_details.reason",
+)
+
+
+def _find_end(native: Any, path: str) -> str:
+    head, *rest = path.split(".")
+    found = look_up(native, head)
+    items = as_items(found)
+    found = look_up(items[0] if items else found, *rest) if rest else found
+    # Some are enums.
+    return as_text(getattr(found, "value", found))
+
+
+def _deltas(piece: Any) -> Iterable[StreamItem]:
+    """Yield what a piece of a streamed reply adds."""
+    if thought := as_text(look_up(piece, "reasoning_content")):
+        yield ReasoningDelta(text=thought)
+    if text := as_text(look_up(piece, "content")):
+        yield TextDelta(text=text)
+    for place, call in enumerate(as_items(look_up(piece, "tool_calls"))):
+        index = as_count(look_up(call, "index"))
+        yield ToolCallDelta(
+            index=place if index is None else index,
+            call_id=as_text(look_up(call, "id")),
+            name=as_text(look_up(call, "function", "name")),
+            arguments=as_text(look_up(call, "function", "arguments")),
+        )
+
+
+def _whole(pieces: Sequence[Any], model: Any) -> Any:
+    """Return the native reply that was streamed in *pieces*."""
+    whole: Any = load("agno.models.response", _PACKAGE).ModelResponse(role="assistant")
+    calls: list[Any] = []
+    known: dict[str, Any] = {}
+    for piece in pieces:
+        calls += piece.tool_calls or []
+        for name in ("content", "reasoning_content", "redacted_reasoning_content"):
+            if isinstance(part := getattr(piece, name), str):
+                setattr(whole, name, (getattr(whole, name) or "") + part)
+        for name in ("response_usage", "citations", "parsed", "audio", "images", "files", "extra"):
+            if (value := getattr(piece, name)) is not None:
+                setattr(whole, name, value)
+        known |= piece.provider_data or {}
+    whole.provider_data = known or None
+    whole.tool_calls = model.parse_tool_calls(calls) if calls else []
+    return whole
 
 
 def _to_messages(messages: Sequence[Message], native: Any) -> list[Any]:

@@ -35,6 +35,7 @@ from upshot.native.objects import (
     find_usage,
     look_up,
 )
+from upshot.wire.accumulator import parse_finish_reason
 from upshot.wire.decoding import encode_json
 
 _CODES: Final = {
@@ -88,8 +89,14 @@ def to_failure(exception: BaseException) -> Findings:
     return findings
 
 
-def read_reply(response: object, model: str) -> ModelResponse:
-    """Read a ``ModelResponse`` of the model called *model*; never raises."""
+def read_reply(response: object, model: str, finish: str = "") -> ModelResponse:
+    """Read a ``ModelResponse`` of the model called *model*; never raises.
+
+    Args:
+        response: The reply.
+        model: The name of the model.
+        finish: Why it ended, in the provider's word; the reply itself does not say.
+    """
     findings = Findings(raw=response)
     turn = _Turn(findings)
     for raw in as_items(look_up(response, "output")):
@@ -101,6 +108,7 @@ def read_reply(response: object, model: str) -> ModelResponse:
     return ModelResponse(
         parts=findings.messages[0].parts if findings.messages else (),
         usage=usage_of(look_up(response, "usage"), calls=1),
+        finish_reason=parse_finish_reason(finish),
         provider_data={"model": model, **known},
         local=Local(raw=response),
     )

@@ -186,8 +186,10 @@ class _Work(AgentWork):
         """Call *model* through the run with what is *sent* to it; return the native reply."""
 
         async def call() -> ModelResponse:
+            inner, ended = _listened(model)
             try:
-                return read_reply(await model.get_response(**sent), self._name(model))
+                native = await inner.get_response(**sent)
+                return read_reply(native, self._name(model), *ended[-1:])
             # Whatever the client raises is the reply's error; the SDK gets it unchanged.
             except Exception as error:
                 return failed_reply(to_failure(error), error)
@@ -202,13 +204,13 @@ class _Work(AgentWork):
 
     def _stream_of(self, model: Any, sent: dict[str, Any]) -> Stream:
         async def stream() -> AsyncIterator[StreamItem]:
-            ended = None
+            last, (inner, ended) = None, _listened(model)
             try:
-                async for event in model.stream_response(**self._with_usage(sent)):
+                async for event in inner.stream_response(**self._with_usage(sent)):
                     for delta in _deltas(event):
                         yield delta
-                    ended = look_up(event, "response") or ended
-                yield read_reply(self._of_stream(ended), self._name(model))
+                    last = look_up(event, "response") or last
+                yield read_reply(self._of_stream(last), self._name(model), *ended[-1:])
             # Whatever the client raises is the reply's error; the SDK gets it unchanged.
             except Exception as error:
                 yield failed_reply(to_failure(error), error)
@@ -269,6 +271,50 @@ class _Work(AgentWork):
         )
         ident = as_text(response.provider_data.get("response_id")) or None
         return self._native.ModelResponse(output=output, usage=usage, response_id=ident)
+
+
+def _listened(model: Any) -> tuple[Any, list[str]]:
+    """Return a copy of *model*, and a list that gets why its reply ended.
+
+    A model of the Chat Completions API drops that. One of the Responses API fails if its reply was
+    cut off; others have no such method, and the list stays empty.
+    """
+    ended: list[str] = []
+    fetch = getattr(model, "_fetch_response", None)
+    if fetch is None:
+        return model, ended
+
+    async def listen(*given: Any, **options: Any) -> Any:
+        fetched: Any = await fetch(*given, **options)
+        if options.get("stream"):
+            return fetched[0], _Listener(fetched[1], ended)
+        ended.extend(_ends(fetched))
+        return fetched
+
+    made = copy.copy(model)
+    made._fetch_response = listen
+    return made, ended
+
+
+class _Listener:
+    """A stream of chunks that adds why the reply ended to a list."""
+
+    def __init__(self, chunks: Any, ended: list[str]) -> None:
+        self._chunks, self._ended = chunks, ended
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._chunks, name)
+
+    async def __aiter__(self) -> AsyncIterator[Any]:
+        async for chunk in self._chunks:
+            self._ended.extend(_ends(chunk))
+            yield chunk
+
+
+def _ends(completion: Any) -> list[str]:
+    """Return why the choices of a completion or of a chunk ended."""
+    choices = as_items(look_up(completion, "choices"))
+    return [why for one in choices if (why := as_text(look_up(one, "finish_reason")))]
 
 
 def _joined(own: Any, more: str) -> Any:
