@@ -117,7 +117,7 @@ endef
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
 .PHONY: quick slow lab mutants effects fuzz chaos whole beside duplicates kills stress properties help setup demo test format-check lint types surface layers unit adapters told mcp dojo aimock \
-  fleet postgres release restate protocols conformance chromium browser docs site pictures bench schema format clean
+  fleet postgres release restate dbos protocols conformance chromium browser docs site pictures bench schema format clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1	\2/p' Makefile | expand -t 20
@@ -201,6 +201,9 @@ fleet: $(DEV) ## have many processes work on the runs of one journal, killed, st
 restate: $(NODES) ## install Restate's server, and kill it and services that it drives
 	@UPSHOT_REAL_RESTATE=1 $(RESTATE)/bin/python -m pytest -q --confcutdir=tests/restate_real \
 	  -o filterwarnings=ignore -rs tests/restate_real
+
+dbos: $(DEV) ## have DBOS work on runs, and kill its processes and the database
+	@UPSHOT_REAL_DBOS=1 $(BIN)/pytest -q -n 0 -rs tests/dbos_real
 
 chromium:
 	@printf '%-8s ' chromium; \

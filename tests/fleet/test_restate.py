@@ -14,7 +14,8 @@ from aiohttp import web
 
 from upshot import Agent, App, Misuse, PendingApproval, ScriptedModel, ScriptEngine, ToolCall, tool
 from upshot.fleet import restate_service
-from upshot.fleet.restate import RestateDriver, RestateIngress
+from upshot.fleet.driver import Driver
+from upshot.fleet.restate import RestateIngress
 
 DEAD = "http://127.0.0.1:1"
 
@@ -132,7 +133,7 @@ async def ingress_of() -> AsyncGenerator[Ingress]:
 
 async def test_every_run_that_is_due_is_sent_by_its_id_alone_under_its_epoch(journal: Any) -> None:
     async with ingress_of() as ingress, App([agent()], journal=journal) as app:
-        driver = RestateDriver(app, RestateIngress([DEAD, ingress.url]))
+        driver = Driver(app, RestateIngress([DEAD, ingress.url]))
         first = await app.submit("a", "A word.")
         async with driver.at_work():
             (due,) = await app.due()
@@ -157,7 +158,7 @@ async def test_an_answer_is_sent_though_nobody_but_the_journal_was_told(journal:
     model = ScriptedModel([[ToolCall("p", "pay")], "Paid."])
     till: Agent[Any] = Agent("till", model=model, tools=[pay])
     async with ingress_of() as ingress, App([till], journal=journal) as app:
-        driver = RestateDriver(app, RestateIngress([ingress.url]))
+        driver = Driver(app, RestateIngress([ingress.url]))
         run = await app.submit("till", "Pay.")
         async with driver.at_work():
             await ingress.sent.get()
@@ -193,8 +194,8 @@ async def test_two_activations_of_one_run_begin_it_once(journal: Any) -> None:
         App([slow], journal=journal) as app,
         App([slow], journal=journal) as other,
     ):
-        here = RestateDriver(app, RestateIngress([ingress.url]))
-        there = RestateDriver(other, RestateIngress([ingress.url]))
+        here = Driver(app, RestateIngress([ingress.url]))
+        there = Driver(other, RestateIngress([ingress.url]))
         run = await app.submit("a", "Hi?")
         async with here.at_work(), there.at_work():
             working = [asyncio.create_task(here.activate(run.id)) for _ in range(2)]
@@ -226,7 +227,7 @@ async def test_a_long_run_goes_on_while_its_activations_come_and_go(journal: Any
 
     slow: Agent[Any] = Agent("a", engine=ScriptEngine(look))
     async with ingress_of() as ingress, App([slow], journal=journal) as app:
-        driver = RestateDriver(app, RestateIngress([ingress.url]), work_s=0)
+        driver = Driver(app, RestateIngress([ingress.url]), work_s=0)
         run = await app.submit("a", "Hi?")
         async with driver.at_work():
             await driver.activate(run.id)
@@ -247,7 +248,7 @@ async def test_a_service_that_ends_leaves_its_runs_to_another_one(journal: Any) 
 
     slow: Agent[Any] = Agent("a", engine=ScriptEngine(look))
     async with ingress_of() as ingress, App([slow], journal=journal) as app:
-        driver = RestateDriver(app, RestateIngress([ingress.url]))
+        driver = Driver(app, RestateIngress([ingress.url]))
         run = await app.submit("a", "Hi?")
         async with App([slow], journal=journal) as other:
             async with driver.at_work():
@@ -268,7 +269,7 @@ async def test_a_run_that_the_app_cannot_take_up_fails_and_keeps_no_other_back()
             await App([agent()], journal=journal, secrets=["s3cret-word"]).submit(
                 "a", "s3cret-word"
             )
-            driver = RestateDriver(App([agent()], journal=journal), RestateIngress([ingress.url]))
+            driver = Driver(App([agent()], journal=journal), RestateIngress([ingress.url]))
             async with driver.at_work():
                 (due,) = await app.due()
                 await ingress.sent.get()

@@ -5,7 +5,8 @@ journal and returns; any process that claims the run works on it. The parts:
 
 - ``app`` has ``App``: it submits, watches and answers runs, and its ``activate`` claims one due run
   and works on it until it ends or parks.
-- ``restate`` lets Restate drive the runs of an App, on as many machines as there are services.
+- ``driver`` has what another system needs to drive the runs of an App: due runs are sent to it, and
+  it activates them. ``restate`` and ``on_dbos`` are the two systems.
 - ``worker`` has ``Worker``, which works on many due runs at once until it is stopped, and counts
   how often its process dies while working on the same run.
 - ``verifier`` lets a worker call the ``verify`` of tools again about unknown effects.
@@ -35,6 +36,7 @@ from upshot.lazy import lazy_imports
 
 with lazy_imports(globals()):
     from upshot.fleet.app import App as App
+    from upshot.fleet.on_dbos import DbosDriver as DbosDriver, dbos_driver as dbos_driver
     from upshot.fleet.restate import restate_service as restate_service
     from upshot.fleet.schedules import Scheduled as Scheduled, ScheduleState as ScheduleState
     from upshot.fleet.submission import SubmitOptions as SubmitOptions

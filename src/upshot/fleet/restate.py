@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import signal
-import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import quote, urlsplit
@@ -15,10 +13,7 @@ from urllib.parse import quote, urlsplit
 from upshot.contract.base.checks import Allowed, check_argument
 from upshot.errors import JournalError, Misuse, need_of_extra
 from upshot.fleet.app import App, AsgiApp, AsgiEvent
-from upshot.fleet.schedules import Scheduler
-from upshot.fleet.worker import Worker
-from upshot.journal.shared import DueRun, needs_shared
-from upshot.journal.watching import DUE
+from upshot.fleet.driver import AGAIN_S, SWEEP_S, Driver, logger
 
 if TYPE_CHECKING:
     import restate
@@ -29,17 +24,9 @@ HANDLER = "activate"
 INGRESS = "http://127.0.0.1:8080"
 """The default address where a Restate server accepts requests."""
 
-# How long one activation waits for its run; then it sends the next one, and the run continues.
-WORK_S = 60.0
 # Longer than that: Restate asks a silent handler to end after this, and aborts it after twice this.
 _SILENT_S = 75.0
-# How often due runs are looked for when no notification comes.
-_SWEEP_S = 2.0
-# A run that is still due is sent again after this; Restate remembers its key as long.
-_AGAIN_S = 5.0
 _SEND_S = 2.0
-_AT_ONCE = 20
-_MARGIN_S = 0.2
 # How soon Restate retries what failed, and how often in all.
 _TRY_S = 0.1
 _TRIES = 10
@@ -47,8 +34,6 @@ _SAID_CHARS = 200
 
 _APP = Allowed("an App", (App,))
 _INGRESS = Allowed("a URL such as 'http://127.0.0.1:8080', or a list of them", (str, list, tuple))
-
-logger: logging.Logger = logging.getLogger("upshot.fleet")
 
 
 def restate_service(app: App, *, ingress: str | Iterable[str] = INGRESS) -> AsgiApp:
@@ -85,11 +70,11 @@ def restate_service(app: App, *, ingress: str | Iterable[str] = INGRESS) -> Asgi
         import restate
     except ImportError as error:
         raise Misuse(need_of_extra("a Restate service", "restate")) from error
-    driver = RestateDriver(app, RestateIngress(cast("list[str]", urls)))
+    driver = Driver(app, RestateIngress(cast("list[str]", urls)))
     return _with_driver(driver, restate.app([_virtual_object(driver)]))
 
 
-def _virtual_object(driver: RestateDriver) -> restate.VirtualObject:
+def _virtual_object(driver: Driver) -> restate.VirtualObject:
     """Return the virtual object, keyed by run."""
     from restate import InvocationRetryPolicy, ObjectContext, TerminalError, VirtualObject
 
@@ -97,7 +82,7 @@ def _virtual_object(driver: RestateDriver) -> restate.VirtualObject:
     # After this many failures Restate gives up: the run is still due in the journal and is resent.
     tries = InvocationRetryPolicy(
         initial_interval=timedelta(seconds=_TRY_S),
-        max_interval=timedelta(seconds=_SWEEP_S),
+        max_interval=timedelta(seconds=SWEEP_S),
         max_attempts=_TRIES,
         on_max_attempts="kill",
     )
@@ -105,7 +90,8 @@ def _virtual_object(driver: RestateDriver) -> restate.VirtualObject:
         OBJECT,
         inactivity_timeout=silent,
         abort_timeout=silent,
-        idempotency_retention=timedelta(seconds=_AGAIN_S),
+        # A run that is still due is sent again under the same key.
+        idempotency_retention=timedelta(seconds=AGAIN_S),
         invocation_retry_policy=tries,
     )
 
@@ -127,9 +113,7 @@ def _virtual_object(driver: RestateDriver) -> restate.VirtualObject:
     return runs
 
 
-def _with_driver(
-    driver: RestateDriver, engine: Callable[[Any, Any, Any], Awaitable[None]]
-) -> AsgiApp:
+def _with_driver(driver: Driver, engine: Callable[[Any, Any, Any], Awaitable[None]]) -> AsgiApp:
     """Return the application: Restate's, with the driver running while it is served."""
 
     async def serve(
@@ -177,6 +161,8 @@ def _at_sigterm(begin_end: Callable[[], object]) -> None:
 class RestateIngress:
     """The address where Restate accepts what is sent to its objects."""
 
+    name = "Restate"
+
     def __init__(self, urls: list[str]) -> None:
         # The one that answered last is tried first.
         self._urls = [url.rstrip("/") for url in urls]
@@ -219,115 +205,3 @@ class RestateIngress:
         if self._session is not None:
             await self._session.close()
             self._session = None
-
-
-class RestateDriver:
-    """Works on the runs that Restate activates, and sends activations for due runs."""
-
-    def __init__(self, app: App, ingress: RestateIngress, *, work_s: float = WORK_S) -> None:
-        self._app = app
-        self._ingress = ingress
-        self._worker = Worker(app)
-        self._work_s = work_s
-        self._draining: asyncio.Task[bool] | None = None
-        # When a due run may be sent again, by the key it was sent under.
-        self._sent: dict[str, float] = {}
-
-    @asynccontextmanager
-    async def at_work(self) -> AsyncGenerator[None]:
-        """Send due runs; at the end leave the runs in progress to others, and close the App."""
-        async with self._app:
-            sweep = asyncio.create_task(self._sweep())
-            schedules = asyncio.create_task(Scheduler(self._app).work())
-            try:
-                yield
-            finally:
-                sweep.cancel()
-                schedules.cancel()
-                await asyncio.wait({sweep, schedules, self.begin_end()})
-                await self._ingress.aclose()
-
-    def begin_end(self) -> asyncio.Task[bool]:
-        """Start nothing more, and leave the runs in progress to others after their current step."""
-        if self._draining is None:
-            self._worker.stop()
-            self._draining = asyncio.create_task(self._worker.drain())
-        return self._draining
-
-    async def activate(self, run_id: str) -> None:
-        """Work on a run until it ends, parks or waits, or for a while.
-
-        Raises:
-            Misuse: The run cannot be worked on here.
-            JournalError: The journal cannot be read.
-            ConnectionError: No node accepted the next activation, or the service is ending.
-        """
-        task = self._worker.at_work(run_id) or await self._start_session(run_id)
-        if task is not None:
-            # Cancelling a request must not end the session.
-            await asyncio.wait({task}, timeout=self._work_s)
-        if task is None or not task.done() or not task.result():
-            await self._wait_for_lease(run_id)
-        elif self._worker.is_put_off(run_id):
-            raise Misuse(self._worker.refused.get(run_id, "it is left to others"))
-
-    async def _start_session(self, run_id: str) -> asyncio.Task[bool] | None:
-        """Start a session of a run; None if it is not due."""
-        shared = needs_shared(await self._app.open())
-        due = await shared.due_runs(self._app.agents, run_id=run_id)
-        if self._draining is not None:
-            raise ConnectionError("the service is ending: another one will work on the run")
-        return self._worker.start_work(due[0]) if due else None
-
-    async def _wait_for_lease(self, run_id: str) -> None:
-        """Send an activation for when the lease of the run's holder ends, if it has one."""
-        holders = getattr(await self._app.open(), "holders", None)
-        holder = None if holders is None else (await holders()).get(run_id)
-        if holder is not None and holder.may_work:
-            left_s = _AGAIN_S if holder.lease_s is None else max(holder.lease_s, 0) + _MARGIN_S
-            # One key for all that find it held at about the same time.
-            end = (time.time() + left_s) // _AGAIN_S
-            await self._ingress.send(run_id, f"{run_id}::lease@{end:.0f}", delay_s=left_s)
-
-    async def _sweep(self) -> None:
-        """Send an activation for each due run, as soon as that is known."""
-        was_refused = False
-        with needs_shared(await self._app.open()).watch(DUE) as watch:
-            while self._draining is None:
-                try:
-                    await self._send_due()
-                    was_refused = False
-                # Continue after any error: due runs stay in the journal until they are sent.
-                except Exception as error:
-                    if not was_refused:
-                        logger.warning("runs that are due are not sent to Restate: %s", error)
-                    was_refused = True
-                await watch.changed(_SWEEP_S)
-
-    async def _send_due(self) -> None:
-        """Send what is due and was not sent just now."""
-        due = {_key(one): one.run_id for one in await self._app.due()}
-        now = time.monotonic()
-        self._sent = {key: until for key, until in self._sent.items() if key in due}
-        room = asyncio.Semaphore(_AT_ONCE)
-
-        async def send(key: str) -> None:
-            async with room:
-                await self._ingress.send(due[key], key)
-                self._sent[key] = now + _AGAIN_S
-
-        # A run that no node accepts yet must not block the others.
-        wanted = [
-            send(key)
-            for key, run_id in due.items()
-            if self._sent.get(key, 0) <= now and not self._worker.is_put_off(run_id)
-        ]
-        for error in await asyncio.gather(*wanted, return_exceptions=True):
-            if error is not None:
-                raise error
-
-
-def _key(due: DueRun) -> str:
-    """Return run, epoch and reason as one key, so that every service sends the same one."""
-    since = "" if due.at is None else due.at.isoformat()
-    return f"{due.run_id}:{due.epoch}:{due.reason}@{since}"
