@@ -4,14 +4,17 @@ import asyncio
 import hashlib
 import hmac
 import json
+import os
 import re
 import sys
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
+from subprocess import PIPE
 from threading import Event
 from urllib.parse import quote, urlsplit
 
 import pytest
+from aiohttp import web
 
 from tests.wire.frames import chunk, frame
 from upshot.contract import TextDelta
@@ -355,6 +358,59 @@ async def test_vertex_reads_a_service_account(monkeypatch, tmp_path, serve, http
     assert "/projects/p-2/locations/global/" in url
     assert headers["authorization"] == "Bearer issued"
     assert b"grant_type=urn" in server.asked[0].body
+
+
+ON_A_MACHINE = """
+import asyncio
+from contextlib import asynccontextmanager
+from upshot import resolve
+
+class Wire:
+    @asynccontextmanager
+    async def send(self, method, url, headers, body, *, timeouts):
+        print(headers["authorization"], url)
+        async def pieces():
+            yield b"{}"
+        yield 200, [], pieces()
+
+asyncio.run(resolve("vertex:gemini-3-pro", transport=Wire()).call("hi"))
+"""
+
+
+async def test_vertex_reads_the_token_of_the_machine(tmp_path):
+    async def metadata(request):
+        known = {
+            "/computeMetadata/v1/project/project-id": "p-3",
+            "/computeMetadata/v1/universe/universe-domain": "googleapis.com",
+        }
+        headers = {"Metadata-Flavor": "Google"}
+        if request.path in known:
+            return web.Response(text=known[request.path], headers=headers)
+        account = {"email": "me@p-3.example", "scopes": [], "aliases": ["default"]}
+        token = {"access_token": "of-the-machine", "expires_in": 3600, "token_type": "Bearer"}
+        found = token if request.path.endswith("/token") else account
+        return web.json_response(found, headers=headers)
+
+    app = web.Application()
+    app.router.add_get("/{path:.*}", metadata)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    host = f"127.0.0.1:{runner.addresses[0][1]}"
+    names = {"GCE_METADATA_HOST": host, "GCE_METADATA_IP": host, "CLOUDSDK_CONFIG": str(tmp_path)}
+    left_out = ("GOOGLE_APPLICATION_CREDENTIALS", "GOOGLE_CLOUD_PROJECT", "NO_GCE_CHECK")
+    env = {name: value for name, value in os.environ.items() if name not in left_out}
+    try:
+        # Its library reads these variables when it is imported.
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-c", ON_A_MACHINE, env={**env, **names}, stdout=PIPE
+        )
+        out, _ = await process.communicate()
+    finally:
+        await runner.cleanup()
+    key, url = out.decode().split(" https")
+    assert key == "Bearer of-the-machine"
+    assert "/projects/p-3/locations/global/" in url
 
 
 @pytest.mark.parametrize("streamed", [False, True], ids=["plain", "stream"])

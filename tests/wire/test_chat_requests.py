@@ -290,3 +290,24 @@ def test_any_conversation_makes_a_body_of_json(said, provider):
     found = body_of(made, system="\ud800")
     assert len(found["messages"]) == len(said) + 1
     assert json.dumps(found)
+
+
+MARK = {"cache_control": {"type": "ephemeral"}}
+AUTO = {"providerOptions": {"gateway": {"caching": "auto"}}}
+
+
+@pytest.mark.parametrize(
+    ("provider", "model", "sent"),
+    [
+        ("openrouter", "anthropic/claude-sonnet-4.5", MARK),
+        ("openrouter", "openai/gpt-5", {}),
+        ("vercel-gateway", "anthropic/claude-sonnet-4.5", AUTO),
+        ("openai", "gpt-5", {}),
+    ],
+)
+def test_a_gateway_is_asked_to_mark_what_a_model_should_cache(provider, model, sent):
+    with_cache, without = (
+        body_of(encoder(provider=provider), model=model, settings=ModelSettings(cache=cache))
+        for cache in (True, None)
+    )
+    assert with_cache == {**without, **sent}

@@ -12,7 +12,9 @@ Source:
     Vercel, xAI, Z.ai and others; https://docs.cohere.com/docs/compatibility-api,
     https://docs.fireworks.ai/guides/reasoning and https://docs.mistral.ai/api, read November 2026;
     for hosted tools https://console.groq.com/docs/browser-search and
-    https://openrouter.ai/docs/guides/features/server-tools.
+    https://openrouter.ai/docs/guides/features/server-tools; for caches
+    https://openrouter.ai/docs/guides/best-practices/prompt-caching and
+    https://vercel.com/docs/ai-gateway/models-and-providers/automatic-caching.
 """
 
 from __future__ import annotations
@@ -484,6 +486,8 @@ class ChatDialect:
             next higher, or as the last. Empty if it knows all of them.
         parallel: Whether the server accepts ``parallel_tool_calls``.
         hosted: The form of each tool that the server runs itself.
+        cache: Fields that mark the stable prefix for the cache of a model behind a gateway.
+        cached: How the names of the models begin that need these marks.
     """
 
     max_tokens: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
@@ -497,6 +501,8 @@ class ChatDialect:
     efforts: tuple[str, ...] = ()
     parallel: bool = True
     hosted: Mapping[str, JsonObject] = field(default_factory=dict[str, JsonObject])
+    cache: JsonObject = field(default_factory=dict[str, Json])
+    cached: str = ""
 
     def effort_of(self, reasoning: str | int) -> str:
         """Return *reasoning* as an effort that the server knows."""
@@ -526,8 +532,15 @@ DIALECTS: Final[dict[str, ChatDialect]] = {
     ),
     "cerebras": _OPENAI,
     "xai": _OPENAI,
-    "openrouter": replace(_GATEWAY, hosted={"web_search": {"type": _SEARCH}}),
-    "vercel-gateway": _GATEWAY,
+    "openrouter": replace(
+        _GATEWAY,
+        hosted={"web_search": {"type": _SEARCH}},
+        cache={"cache_control": {"type": "ephemeral"}},
+        cached="anthropic/",
+    ),
+    "vercel-gateway": replace(
+        _GATEWAY, cache={"providerOptions": {"gateway": {"caching": "auto"}}}
+    ),
     "deepseek": ChatDialect(reasoning="thinking", reasoning_back="content", schema=False),
     "zai": ChatDialect(reasoning="thinking", reasoning_back="content", schema=False),
     "moonshot": ChatDialect(reasoning="", reasoning_back="content"),
@@ -596,6 +609,8 @@ class ChatEncoder(RequestEncoder):
             fields["stream"] = True
             if self._dialect.usage_option:
                 fields["stream_options"] = {"include_usage": True}
+        if settings.cache is True and model.startswith(self._dialect.cached):
+            fields.update(self._dialect.cache)
         fields.update(settings.extra)
         self._first = encode_wire({"role": "system", "content": system}) if system else b""
         return splice(fields)
