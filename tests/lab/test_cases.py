@@ -12,6 +12,7 @@ from tests.runs.kit import Ordered
 from upshot import (
     Agent,
     Misuse,
+    ModelReplied,
     QuestionAnswered,
     Request,
     ScriptedModel,
@@ -194,6 +195,36 @@ async def test_questions_get_their_answers_in_order_after_any_cut() -> None:
         states = [one async for one in journal.events(row.run_id)]
         given = [one.value for one in states if isinstance(one, QuestionAnswered)]
         assert given == ["a", "b", "c"], length
+
+
+async def test_a_case_may_begin_at_a_later_event_after_any_cut() -> None:
+    @tool(effect="read")
+    def look(id: int) -> str:
+        """Look."""
+        return f"order {id}"
+
+    def make(last: str, asked: list[int]) -> Agent[Any]:
+        def reply(messages: Any) -> Any:
+            done = sum(bool(one.tool_call_id) for one in messages)
+            asked.append(done)
+            return last if done == 3 else ToolCall(f"c{done}", "look", {"id": done})
+
+        return Agent("desk", model=ScriptedModel(reply), tools=[look])
+
+    journal, asked = MemoryJournal(), list[int]()
+    await run(make("Done.", []), Request("Go.", run_id="r"), journal=journal)
+    replied = [one.seq async for one in journal.events("r") if isinstance(one, ModelReplied)]
+    dataset = await Dataset.from_journal(journal, run_id="r", after=replied[1])
+    assert len(dataset.cases[0].first_replies) == 2
+    whole = Ordered()
+    row = await tried(dataset, make("New.", asked), journal=whole)
+    assert (row.answer, row.off_record, asked) == ("New.", (), [2, 3])
+    for length in range(1, len(whole.order) + 1):
+        asked = []
+        again = await tried(dataset, make("New.", asked), journal=whole.cut(length))
+        assert (again.answer, min(asked, default=2) >= 2) == ("New.", True), length
+    with pytest.raises(Misuse, match="after is the number of an event, got -1"):
+        await Dataset.from_journal(journal, after=-1)
 
 
 async def test_signals_are_sent_again_in_their_order_after_any_cut() -> None:

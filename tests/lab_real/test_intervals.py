@@ -64,8 +64,8 @@ def test_the_ends_are_those_of_scipys_bootstrap_at_the_wider_level(shape: str) -
         (values,), numpy.mean, n_resamples=50_000, method="percentile", confidence_level=level
     ).confidence_interval
     width = made.high - made.low
-    assert found.low == pytest.approx(made.low, abs=0.06 * width)
-    assert found.high == pytest.approx(made.high, abs=0.06 * width)
+    assert found.low == pytest.approx(made.low, abs=0.1 * width)
+    assert found.high == pytest.approx(made.high, abs=0.1 * width)
 
 
 @pytest.mark.parametrize("freedom", [1, 2, 3, 4, 7, 19, 49, 199])

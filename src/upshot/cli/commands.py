@@ -535,6 +535,10 @@ _LAB_SECRETS = text("--secrets", "FILE", "Texts to mask, one a line.", type=PATH
 @text("--text", "TEXT", "Only runs whose request or answer contains it.", name="text")
 @text("--effect", "EFFECT", "Only runs with this worst effect: none, applied or unknown.")
 @text("--conversation", "ID", "Only the turns of this conversation.", name="context_id")
+@text("--run", "RUN", "Only this run.", name="run_id")
+@number(
+    "--after", "An event: replies up to it are played, then models are asked.", least=0, default=0
+)
 @text("--since", "MOMENT", "Only runs that started then or later, in UTC.")
 @text("--until", "MOMENT", "Only runs that started before.")
 @click.option(

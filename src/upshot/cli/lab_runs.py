@@ -41,6 +41,7 @@ async def collect_cases(
     seed: int,
     limit: int,
     min_cost: float,
+    after: int,
     secrets: str,
     since: str,
     until: str,
@@ -62,6 +63,7 @@ async def collect_cases(
             sample=sample or None,
             seed=seed,
             min_cost=min_cost,
+            after=after,
             secrets=_secrets(secrets),
             **given,
         )

@@ -99,6 +99,8 @@ class Case(Value, frozen=True, kw_only=True):
         policy: The rules on tools that the run had, None for none.
         run_id: The run that it comes from, "" for a case made by hand.
         started_at: When that run started; the tools of an experiment see this day.
+        first_replies: Replies that are played before the run's model is asked, so that the run is
+            tried from a later point on.
         replies: The replies of the models of the run and its child runs, in the order of their
             times.
         calls: The tool calls of the run and of its child runs, in order.
@@ -123,6 +125,7 @@ class Case(Value, frozen=True, kw_only=True):
     policy: Policy | None = None
     run_id: str = ""
     started_at: Moment | None = None
+    first_replies: tuple[ModelResponse, ...] = ()
     replies: tuple[ModelResponse, ...] = ()
     calls: tuple[RecordedCall, ...] = ()
     answers: dict[str, Json] = {}
@@ -183,6 +186,7 @@ class Dataset:
         status: str | None = "ended",
         note: str | None = None,
         min_cost: Decimal | float = 0,
+        after: int = 0,
         secrets: Iterable[str] = (),
         sample: int | None = None,
         seed: int = 0,
@@ -196,6 +200,8 @@ class Dataset:
             status: Only runs with this status or phase, as in ``Journal.runs``.
             note: Only runs with a note of this name, or "name=value".
             min_cost: Only runs that cost at least so much, in their own currency; see ``currency``.
+            after: An event of each run: replies up to it are played, and models are asked from
+                there on.
             secrets: Texts to mask, beside those that the journal masks.
             sample: As many of them, drawn at random; None takes all.
             seed: Makes the draw repeatable.
@@ -210,12 +216,14 @@ class Dataset:
             if number is not None and (type(number) is not int or number < 1):
                 raise Misuse(f"{what} is a whole number from 1, got {number!r:.40}")
         check_amount("min_cost", float(min_cost))
+        if type(after) is not int or after < 0:
+            raise Misuse(f"after is the number of an event, got {after!r:.40}")
         fits = partial(_fits, journal=journal, note=note or "", min_cost=Decimal(str(min_cost)))
         found = [one async for one in _run_ids(journal, status, fits, filters)]
         if sample is not None and sample < len(found):
             found = sorted(random.Random(seed).sample(found, sample), key=found.index)
         mask = Secrets(secrets).mask
-        cases = [await case_of(run_id, journal) for run_id in found]
+        cases = [await case_of(run_id, journal, after=after) for run_id in found]
         return cls(name, tuple(mask(_without_marks(case)) for case in cases if case is not None))
 
     def with_cases(self, cases: Iterable[Case]) -> Dataset:
@@ -269,10 +277,11 @@ def _with_plain_numbers(value: Json) -> Json:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-async def case_of(run_id: str, journal: Journal) -> Case | None:
+async def case_of(run_id: str, journal: Journal, *, after: int = 0) -> Case | None:
     """Return a run as a case; None if it has not started.
 
-    If the run handed its request over, the case has what the whole chain did.
+    If the run handed its request over, the case has what the whole chain did. Replies up to the
+    event *after* are played before a model is asked.
     """
     runs = await chain_states(run_id, journal)
     past, started = runs[0], runs[0].started
@@ -293,6 +302,7 @@ async def case_of(run_id: str, journal: Journal) -> Case | None:
         attributes=dict(started.attributes),
         policy=convert(past.options.get(POLICY_OPTION), Policy | None),
         started_at=started.time,
+        first_replies=tuple(await _replies_until(after, run_id, journal)),
         replies=tuple(response for _, response in sorted(replied, key=_by_time)),
         calls=tuple([one for state in runs async for one in _calls_of(state, journal)]),
         answers=answers_in(runs),
@@ -371,6 +381,17 @@ async def _replies_of(
         await fold_new_events(inner, child, journal)
         async for one in _replies_of(inner, journal):
             yield one
+
+
+async def _replies_until(last: int, run_id: str, journal: Journal) -> list[ModelResponse]:
+    """Return the replies of a run's own model up to an event."""
+    if not last:
+        return []
+    return [
+        event.response
+        async for event, _ in states(journal.events(run_id), seeds=seeds_of(journal))
+        if isinstance(event, ModelReplied) and not event.purpose and event.seq <= last
+    ]
 
 
 def _by_time(replied: tuple[datetime | None, ModelResponse]) -> float:

@@ -26,7 +26,8 @@ from upshot.contract.base.secrets import Secrets
 from upshot.contract.base.structs import Json, JsonObject
 from upshot.contract.base.words import count
 from upshot.contract.codec import encode
-from upshot.contract.protocols import Clock, Journal
+from upshot.contract.model_calls import ModelInput, ModelResponse
+from upshot.contract.protocols import Clock, Journal, Model, StreamItem
 from upshot.contract.result import AgentResult
 from upshot.contract.settings import Policy, Quota
 from upshot.contract.tool_calls import ToolDenied, ToolRecord
@@ -59,6 +60,7 @@ from upshot.lab.recorded_tools import (
 from upshot.lab.report import LabCall, Report, Row
 from upshot.lab.scorers import AnyScorer, AskJudge, Score, Scorer, Trial, scorer_of
 from upshot.lab.simulation import Simulator, check_simulator
+from upshot.models.registry import resolve
 from upshot.models.scripted import ScriptedModel
 from upshot.runs.plan import LAB_ATTRIBUTE, Where
 from upshot.runs.run_context import stand_ins
@@ -276,7 +278,8 @@ class _Experiment:
             states = [state async for state in self._with_children(chain)]
             options = self._options(case, tried, states, helpers)
             last = run_id if chain[-1].started is None else chain[-1].started.run_id
-            return await api.resume(last, tried.agent, **options)
+            agent = self._agent_for(case, tried.agent)
+            return await api.resume(last, agent, **options)
 
         parts = (self.name, variant, case.id, number)
         run_id, result = await self.kept.result_of(parts, start=start, resume=resume)
@@ -332,13 +335,19 @@ class _Experiment:
         self, case: Case, tried: Variant, run_id: str, helpers: _LabAgents
     ) -> AgentResult[Any]:
         options, request = self._options(case, tried, (), helpers), _request_of(case, run_id)
-        agent = tried.agent
+        agent = self._agent_for(case, tried.agent)
         if case.history:
             options["history"] = case.history
         options["attributes"] = {**case.attributes, LAB_ATTRIBUTE: helpers.about}
         if agent.handoffs:
             return await api.run_with_handoffs([agent], request, **options)
         return await api.run(agent, request, **options)
+
+    def _agent_for(self, case: Case, agent: Agent[Any]) -> Agent[Any]:
+        if self.is_recorded or not case.first_replies or agent.model is None:
+            return agent
+        # A model among the options would be that of child runs too.
+        return agent.but(model=_FirstReplies(case.first_replies, agent.model))
 
     def _options(
         self, case: Case, tried: Variant, states: Sequence[RunState], helpers: _LabAgents
@@ -530,6 +539,40 @@ class _RecordedClock(Clock):
 
     async def sleep(self, delay_s: float) -> None:
         await asyncio.sleep(delay_s)
+
+
+class _FirstReplies:
+    """A model whose first replies are recorded ones; then the real one is asked.
+
+    Args:
+        replies: The first replies.
+        model: The real model, or its name.
+    """
+
+    def __init__(self, replies: Sequence[ModelResponse], model: Model | str) -> None:
+        self._left = [*reversed(replies)]
+        self._model = resolve(model) if isinstance(model, str) else model
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._model, name)
+
+    @property
+    def name(self) -> str:
+        return self._model.name
+
+    async def call(self, request: ModelInput) -> ModelResponse:
+        return self._left.pop() if self._left else await self._model.call(request)
+
+    async def stream(self, request: ModelInput) -> AsyncIterator[StreamItem]:
+        if self._left:
+            yield self._left.pop()
+            return
+        async for item in self._model.stream(request):
+            yield item
+
+    def skip_played(self, replies: Iterable[ModelResponse], **more: object) -> None:
+        """Skip the replies that earlier sessions got."""
+        del self._left[max(0, len(self._left) - len(tuple(replies))) :]
 
 
 class _NoDependencies:
