@@ -28,6 +28,14 @@ HIDE = """for (const hidden of [true, false]) {
     Object.defineProperty(document, 'hidden', { get: () => hidden, configurable: true });
     document.dispatchEvent(new Event('visibilitychange'));
 }"""
+LINES = """window.lines = [];
+const Given = window.EventSource;
+window.EventSource = class extends Given {
+    constructor(url) {
+        super(url);
+        for (const name of ['open', 'error']) this.addEventListener(name, () => lines.push(name));
+    }
+};"""
 SCROLLED = "document.querySelector('.pane.right .scroll')"
 
 
@@ -83,6 +91,23 @@ async def test_of_equal_calls_one_can_be_approved_and_the_others_denied(
             view = (await client.by("oz").get(f"/api/runs/{item.run_id}"))[1]
         answers += [one["answer"]["kind"] for one in view["head"]["answered"]]
     assert answers == ["approve", "deny", "deny"]
+
+
+async def test_answering_many_at_once_loses_no_line(shop: Any, page_of: Any) -> None:
+    app, client = shop
+    page = await page_of("about:blank")
+    await page.context.add_cookies([{"name": "user", "value": "oz", "url": client.url}])
+    await page.add_init_script(LINES)
+    await page.goto(client.url + "/inbox?tool=refund")
+    while not await page.evaluate("lines.length"):
+        await page.locator("main").wait_for()
+    await page.get_by_role("button", name="Approve all 3").click()
+    await page.get_by_label("Type 3 to approve").fill("3")
+    await page.get_by_role("button", name="Many: approve all 3").click()
+    while await app.inbox(tool="refund", limit=None):
+        await page.locator("main").wait_for()
+    assert await page.evaluate("lines") == ["open"]
+    assert "Line lost" not in await page.text_content("body")
 
 
 async def test_an_item_says_whose_run_it_is_and_the_page_how_many_wait(

@@ -125,7 +125,10 @@ const streams = new Set();
 function online(isThere) {
   document.body.classList.toggle("offline", !isThere);
   const line = $("line");
-  if (line && line.hidden !== isThere) line.hidden = isThere;
+  if (!line || line.hidden === isThere) return;
+  line.hidden = isThere;
+  // Only then in the document: whatever reads the text of a page would find it there.
+  fill(line, isThere ? "" : "Line lost; going on by itself");
 }
 
 // ---- Pages -----------------------------------------------------------------------------------------------------
@@ -225,7 +228,7 @@ export function header() {
       shared.me.lab && local("/lab", { "data-at": "/lab" }, "Lab"),
       isWorker && local("/conversations", { "data-at": "/c" }, "Chat")),
     h("span.grow"),
-    h("span", { id: "line", hidden: true, role: "status" }, "Line lost; going on by itself"),
+    h("span", { id: "line", hidden: true, role: "status" }),
     h("span.quiet.who", { title: rolesOf().join(", ") }, shared.me.user?.id ?? ""),
     h("button.plain", { type: "button", "aria-label": "Keyboard", title: "Keyboard (?)", onclick: help }, "?"));
   waits(shared.me.waits);
