@@ -26,7 +26,15 @@ async def test_axe_finds_nothing_serious_in_any_page(
     async with served(app, rate=100_000) as client:
         made = await fill(app, len(SCENES))
         page = await page_of(client.url, viewport=VIEWPORTS[size], color_scheme=scheme)
-        paths = ["/", "/?effect=unknown", "/inbox", "/effects", "/conversations"]
+        paths = [
+            "/",
+            "/?period=week",
+            "/runs",
+            "/runs?effect=unknown",
+            "/inbox",
+            "/effects",
+            "/conversations",
+        ]
         paths += [
             "/chat/clerk",
             "/conversations/talk-1",

@@ -134,7 +134,7 @@ async def test_a_person_settles_an_effect_and_the_first_answer_counts(
     app = make_shop(str(tmp_path / "runs.db"))
     async with served(app) as client:
         await fill(app, len(SCENES))
-        page = await page_of(client.url, viewport=size)
+        page = await page_of(client.url + "/runs", viewport=size)
         await page.keyboard.type("ge")
         doubt = page.get_by_role("article", name="send_mail: did this happen?")
         await expect(doubt).to_contain_text("unknown for")

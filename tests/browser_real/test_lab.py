@@ -78,7 +78,7 @@ async def test_a_bad_run_becomes_a_case_and_a_change_is_read_by_keyboard_alone(
     assert [one.id for one in lab.Dataset.read(tmp_path / "datasets" / "bad.jsonl")] == [
         "ticket-07"
     ]
-    await page.goto(f"{client.url}/?agent=support")
+    await page.goto(f"{client.url}/runs?agent=support")
     await page.get_by_role("button", name="Add to a dataset").focus()
     await press(page, "Enter")
     await page.keyboard.type("bad")
@@ -125,10 +125,14 @@ async def test_axe_finds_nothing_and_nothing_is_too_wide(
     viewport = {"width": WIDTHS[size], "height": 860}
     page = await page_of(f"{client.url}/lab", viewport=viewport, color_scheme=scheme)
     faults: list[str] = []
-    for path, opened in (("/lab", ""), ("/lab/A%20shorter%20prompt", "summary"), ("/", ".chip")):
+    for path, opened in (
+        ("/lab", ""),
+        ("/lab/A%20shorter%20prompt", "summary"),
+        ("/runs", ".chip"),
+    ):
         await page.goto(client.url + path)
         await page.wait_for_selector("main:not([aria-busy]) > *")
-        if path == "/":
+        if path == "/runs":
             await page.get_by_role("button", name="Add to a dataset").click()
         elif opened:
             await page.locator(opened).first.click()

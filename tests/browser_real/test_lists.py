@@ -44,11 +44,11 @@ async def shop(filled: Path, tmp_path: Path) -> AsyncGenerator[tuple[App, Client
 
 async def test_the_first_page_of_500_runs_is_there_at_once(shop: Any, page_of: Any) -> None:
     _, client = shop
-    page = await page_of(client.url)
+    page = await page_of(client.url + "/runs")
     await page.wait_for_selector("a.run >> nth=99")
     took = []
     for _ in range(10):
-        await page.goto(client.url)
+        await page.goto(client.url + "/runs")
         await page.wait_for_selector("a.run >> nth=99")
         marks = "performance.getEntriesByName('drawn')[0].startTime"
         took.append(await page.evaluate(marks))
@@ -62,16 +62,16 @@ async def test_a_filter_is_in_the_address_and_shows_only_what_matches(
     shop: Any, page_of: Any
 ) -> None:
     app, client = shop
-    page = await page_of(client.url)
+    page = await page_of(client.url + "/runs")
     await page.get_by_role("link", name="Unknown effects").click()
-    await page.wait_for_url("**/?effect=unknown")
+    await page.wait_for_url("**/runs?effect=unknown")
     unknown = await app.runs(effect="unknown", limit=None)
     await expect(page.locator("a.run")).to_have_count(len(unknown))
     assert await page.locator("a.run .badge.bad:text('unknown')").count() == len(unknown)
     await page.go_back()
     await page.wait_for_selector("a.run >> nth=99")
     await page.get_by_label("Status").select_option("failed")
-    await page.wait_for_url("**/?status=failed")
+    await page.wait_for_url("**/runs?status=failed")
     await page.wait_for_selector("a.chip.on:has-text('failed')")
     said = await page.locator("a.run .status .badge").all_text_contents()
     assert set(said) == {"failed"}
@@ -79,7 +79,7 @@ async def test_a_filter_is_in_the_address_and_shows_only_what_matches(
 
 async def test_pages_of_the_list_follow_each_other_without_a_gap(shop: Any, page_of: Any) -> None:
     app, client = shop
-    page = await page_of(client.url)
+    page = await page_of(client.url + "/runs")
     seen: list[str] = []
     while True:
         await page.wait_for_selector("a.run")
@@ -95,7 +95,7 @@ async def test_pages_of_the_list_follow_each_other_without_a_gap(shop: Any, page
 
 async def test_a_new_run_is_in_the_list_without_a_reload(shop: Any, page_of: Any) -> None:
     _, client = shop
-    page = await page_of(client.url)
+    page = await page_of(client.url + "/runs")
     await page.wait_for_selector("a.run")
     _, made = await client.by("oz").post("/api/runs", {"agent": "clerk", "text": "A new thing"})
     await page.wait_for_selector(f"li[data-key='{made['run_id']}'] .badge:text('completed')")
@@ -169,7 +169,7 @@ async def test_an_edit_is_shown_as_a_diff_and_logged_as_the_persons(
 
 async def test_the_inbox_is_worked_through_by_the_keyboard(shop: Any, page_of: Any) -> None:
     app, client = shop
-    page = await page_of(client.url)
+    page = await page_of(client.url + "/runs")
     await page.wait_for_selector("a.run")
     await page.keyboard.press("g")
     await page.keyboard.press("i")

@@ -136,7 +136,7 @@ async def test_what_steers_text_is_seen_wherever_a_strangers_text_stands(
         await app.note(run.id, f"n{TRICK}", TRICK, by=TRICK)
     async with served(app, work=False) as client:
         for path, there in (
-            ("/", "a.run"),
+            ("/runs", "a.run"),
             (f"/runs/{run.id}", ".message"),
             ("/inbox", ".ask"),
             ("/conversations", "a.run"),
@@ -155,12 +155,12 @@ async def test_what_was_typed_stays_when_a_filter_is_chosen_and_the_focus_with_i
     shop: Any, page_of: Any
 ) -> None:
     _, client = shop
-    page = await page_of(client.url)
+    page = await page_of(client.url + "/runs")
     await page.wait_for_selector("a.run")
     await page.get_by_label("Text of request or answer").fill("order")
     await page.get_by_label("Status").focus()
     await page.keyboard.press("ArrowDown")
-    await page.wait_for_url("**/?text=order&status=running**")
+    await page.wait_for_url("**/runs?text=order&status=running**")
     await page.wait_for_selector("main:not([aria-busy]) .chip.on")
     assert await page.evaluate("document.activeElement.name") == "status"
     assert await page.get_by_label("Text of request or answer").input_value() == "order"
@@ -171,7 +171,7 @@ async def test_what_was_typed_stays_when_a_filter_is_chosen_and_the_focus_with_i
 
 async def test_back_goes_to_where_the_list_was(shop: Any, page_of: Any) -> None:
     _, client = shop
-    page = await page_of(client.url)
+    page = await page_of(client.url + "/runs")
     await page.locator("a.run").nth(30).click()
     await page.wait_for_selector("button.row")
     await page.wait_for_selector("main:not([aria-busy])")
@@ -186,12 +186,12 @@ async def test_back_goes_to_where_the_list_was(shop: Any, page_of: Any) -> None:
 async def test_an_address_that_is_wrong_is_told_and_leads_on(shop: Any, page_of: Any) -> None:
     app, client = shop
     (last,) = await app.runs(limit=1)
-    page = await page_of(client.url + f"/?before={last.run_id}")
+    page = await page_of(client.url + f"/runs?before={last.run_id}")
     await page.get_by_role("button", name="To the first page").click()
-    await page.wait_for_url(client.url + "/")
+    await page.wait_for_url(client.url + "/runs")
     for path, said in (
-        ("/?since=yesterday", "since"),
-        ("/?status=foo", "give one of"),
+        ("/runs?since=yesterday", "since"),
+        ("/runs?status=foo", "give one of"),
         ("/nope", "No such page"),
     ):
         page = await page_of(client.url + path)
@@ -221,7 +221,7 @@ async def test_currencies_are_never_added_up(page_of: Any, tmp_path: Path) -> No
             await app.submit("clerk", text)
             await work_off(app)
     async with served(app, work=False) as client:
-        page = await page_of(client.url + "/?sort=cost")
+        page = await page_of(client.url + "/runs?sort=cost")
         await page.locator("figure.days").nth(1).wait_for()
         said = " ".join(await page.locator("figcaption").all_inner_texts())
         assert "€12.50" in said and "$0.300" in said and "12.8" not in said

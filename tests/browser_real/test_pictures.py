@@ -38,11 +38,11 @@ async def test_each_page_has_its_picture(tmp_path: Path, page_of: Any) -> None:
 
         dark: Any = {"color_scheme": "dark"}
         phone: Any = {"viewport": PHONE}
-        await take("runs", client.url, "a.run")
+        await take("runs", client.url + "/runs", "a.run")
         await take("run", run, ".message table", "find_order")
         await take("run-dark", run, ".message table", "track_parcel", **dark)
         await take("inbox", client.url + "/inbox", ".ask")
         await take("chat", client.url + "/conversations/talk-26", ".turn .ask")
-        await take("runs-phone", client.url, "a.run", **phone)
+        await take("runs-phone", client.url + "/runs", "a.run", **phone)
         await take("run-phone", run, "button.row", **phone)
         await take("inbox-phone", client.url + "/inbox", ".ask", **phone, **dark)

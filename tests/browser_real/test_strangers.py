@@ -174,7 +174,7 @@ async def test_the_pages_of_hers_say_not_there_to_another(place: Place, page_of:
         await expect(page.locator("main")).to_contain_text("Not there")
         assert MARK not in (await page.locator("main").inner_text()).replace(f"talk-{MARK}", "")
         assert "refund" not in await page.content()
-    for path in ("/", "/inbox", "/conversations"):
+    for path in ("/", "/runs", "/inbox", "/conversations"):
         await page.goto(place.client.url + path)
         await page.wait_for_selector("main:not([aria-busy]) > *")
         assert MARK not in await page.content()

@@ -119,6 +119,7 @@ _LATER = {"until": "2999-01-01T00:00:00Z"}
 
 ROWS = [
     Row("GET", "/", "anyone"),
+    Row("GET", "/runs", "anyone"),
     Row("GET", "/runs/{run}", "anyone"),
     Row("GET", "/runs/{run}/compare/{other}", "anyone"),
     Row("GET", "/inbox", "anyone"),
@@ -132,6 +133,7 @@ ROWS = [
     Row("GET", "/api/me", "list"),
     Row("GET", "/api/live", "list"),
     Row("GET", "/api/counts", "list"),
+    Row("GET", "/api/overview", "list"),
     Row("GET", "/api/runs", "list"),
     Row("GET", "/api/inbox", "list"),
     Row("GET", "/api/grants", "list"),

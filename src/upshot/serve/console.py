@@ -34,6 +34,7 @@ from upshot.journal.shared import InboxItem, needs_shared, tool_of
 from upshot.journal.watching import DUE
 from upshot.runs.replay.comparison import ComparedEvents, facts_of, first_difference
 from upshot.serve import replies
+from upshot.serve.overview import Period, read_overview
 from upshot.serve.permissions import Missing, Refused, list_filters, may_start
 from upshot.serve.site import ServerSentEvent, Site, sse, to_json
 from upshot.state.run_page import run_page
@@ -111,6 +112,12 @@ class _Items(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     assignee: str = ""
 
 
+class _Periods(msgspec.Struct, forbid_unknown_fields=True):
+    """What the overview is of, as a query parameter."""
+
+    period: Period = "day"
+
+
 class _Effects(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     """The filters of the list of effects, as query parameters; see ``App.effects``."""
 
@@ -129,6 +136,7 @@ def routes(site: Site) -> list[BaseRoute]:
         ("GET", "/api/me", console.me),
         ("GET", "/api/live", console.live),
         ("GET", "/api/counts", console.counts),
+        ("GET", "/api/overview", console.overview),
         ("GET", "/api/runs", console.runs),
         ("POST", "/api/runs", console.submit),
         ("GET", "/api/runs/{run}", console.run),
@@ -169,7 +177,7 @@ def routes(site: Site) -> list[BaseRoute]:
         for method, path, handler in table
     ]
     found.append(Route("/static/{name}", _static))
-    pages = ("/", "/runs/{run}", "/runs/{run}/compare/{other}", "/inbox", "/effects")
+    pages = ("/", "/runs", "/runs/{run}", "/runs/{run}/compare/{other}", "/inbox", "/effects")
     pages += ("/conversations", "/conversations/{id:path}", "/chat/{agent}")
     pages += ("/lab", "/lab/{name:path}")
     return [*found, *(Route(path, _page) for path in pages)]
@@ -226,6 +234,9 @@ class _Console:
     async def counts(self, request: Request, user: User) -> object:
         status, given = _filters(request)
         return await self._site.counts_of(user, status, **given)
+
+    async def overview(self, request: Request, user: User) -> object:
+        return await read_overview(self._site, user, _query(request, _Periods).period)
 
     async def live(self, _: Request, user: User) -> object:
         """Send an event whenever the list of runs or the inbox may have changed."""

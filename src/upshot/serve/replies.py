@@ -6,6 +6,8 @@ field that the script reads is a field that some reply has.
 
 from __future__ import annotations
 
+from decimal import Decimal
+
 from upshot.contract.base.structs import Json, Moment, Value
 from upshot.contract.conversation import ConversationSummary
 from upshot.contract.effects import EffectEntry
@@ -13,6 +15,7 @@ from upshot.contract.message import Message
 from upshot.contract.protocols import Note, RunSummary
 from upshot.contract.user import User
 from upshot.entry.annotations import Grant
+from upshot.journal.run_counts import OpenWork
 from upshot.journal.shared import InboxItem
 from upshot.lab.kept_reports import KeptExperiment
 from upshot.runs.replay.comparison import Difference
@@ -352,3 +355,143 @@ class Fault(Value, frozen=True, kw_only=True):
     """
 
     error: str
+
+
+class OverviewSums(Value, frozen=True, kw_only=True):
+    """The runs that started in a period.
+
+    Attributes:
+        statuses: How many have each status, without zeros.
+        costs: What they cost, by currency.
+        applied: How many have the worst effect "applied".
+        unknown: How many have "unknown".
+        p50_s: The seconds that half of them took at most; None if there are none.
+        p95_s: The seconds that 95 % of them took at most.
+    """
+
+    statuses: dict[str, int]
+    costs: dict[str, Decimal]
+    applied: int
+    unknown: int
+    p50_s: float | None
+    p95_s: float | None
+
+
+class OverviewPart(Value, frozen=True, kw_only=True):
+    """The runs that started in a part of a period.
+
+    Attributes:
+        since: The start of the part.
+        statuses: How many have each status, without zeros.
+        costs: What they cost, by currency.
+    """
+
+    since: Moment
+    statuses: dict[str, int]
+    costs: dict[str, Decimal]
+
+
+class OverviewAgent(Value, frozen=True, kw_only=True):
+    """The runs of an agent in a period.
+
+    Attributes:
+        agent_id: The agent.
+        runs: How many.
+        before: How many in the period before.
+        failed: How many of them failed or were aborted.
+        costs: What they cost, by currency.
+        p50_s: The seconds that half of them took at most.
+        p95_s: The seconds that 95 % of them took at most.
+    """
+
+    agent_id: str
+    runs: int
+    before: int
+    failed: int
+    costs: dict[str, Decimal]
+    p50_s: float | None
+    p95_s: float | None
+
+
+class OverviewError(Value, frozen=True, kw_only=True):
+    """The runs of a period that failed with a code.
+
+    Attributes:
+        code: The error code.
+        runs: How many.
+        before: How many in the period before.
+    """
+
+    code: str
+    runs: int
+    before: int
+
+
+class OverviewCalls(Value, frozen=True, kw_only=True):
+    """The calls of a model or tool in the runs of a period.
+
+    Attributes:
+        name: The model or tool.
+        calls: How many.
+        failed: How many of them failed.
+        p50_s: The seconds that half of them took at most; None if that was not measured.
+        p95_s: The seconds that 95 % of them took at most.
+        p95_before_s: The same for the period before; None without calls in it.
+    """
+
+    name: str
+    calls: int
+    failed: int
+    p50_s: float | None
+    p95_s: float | None
+    p95_before_s: float | None
+
+
+class WorkerLine(Value, frozen=True, kw_only=True):
+    """A process that works on runs.
+
+    Attributes:
+        host: Its machine.
+        pid: Its process id there.
+        runs: How many runs it holds.
+    """
+
+    host: str
+    pid: int
+    runs: int
+
+
+class Overview(Value, frozen=True, kw_only=True):
+    """How the runs of a period ended that the user may see, and what has not ended.
+
+    Attributes:
+        period: "hour", "day" or "week".
+        since: The start of the period.
+        until: The end of its last part, which is not over yet.
+        step_s: The length of each part in seconds.
+        now: The runs of the period.
+        before: The runs of the period before, which has the same length.
+        parts: The parts of the period.
+        agents: The agents with most runs.
+        errors: Why runs failed, the most frequent code first.
+        models: The models with most calls.
+        tools: The tools with most calls.
+        work: What has not ended.
+        ages_s: The ages by which ``work.waiting`` counts, in seconds.
+        workers: The processes that work on runs; none for a user who may not see all runs.
+    """
+
+    period: str
+    since: Moment
+    until: Moment
+    step_s: int
+    now: OverviewSums
+    before: OverviewSums
+    parts: tuple[OverviewPart, ...]
+    agents: tuple[OverviewAgent, ...]
+    errors: tuple[OverviewError, ...]
+    models: tuple[OverviewCalls, ...]
+    tools: tuple[OverviewCalls, ...]
+    work: OpenWork
+    ages_s: tuple[int, ...]
+    workers: tuple[WorkerLine, ...]

@@ -4,6 +4,7 @@
 
 import { $ } from "./nodes.js";
 import { BASE, handlers, api, closers, go, header, help, keepPlace, listeners, routes, shared, show, stream, trouble, waits } from "./site.js";
+import { overviewPage } from "./overview.js";
 import { runsPage } from "./runs.js";
 import { comparePage, runPage } from "./run.js";
 import { inboxPage } from "./inbox.js";
@@ -12,7 +13,8 @@ import { labPage, reportPage } from "./lab.js";
 import { chatPage, conversationsPage } from "./chat.js";
 
 routes.push(
-  [/^\/$/, runsPage],
+  [/^\/$/, overviewPage],
+  [/^\/runs$/, runsPage],
   [/^\/runs\/([^/]+)$/, runPage],
   [/^\/runs\/([^/]+)\/compare\/([^/]+)$/, comparePage],
   [/^\/inbox$/, inboxPage],
@@ -53,7 +55,7 @@ addEventListener("keydown", (event) => {
   }
   if (chord && Date.now() - chord < 1500) {
     chord = 0;
-    const page = { r: "/", i: "/inbox", e: "/effects", l: "/lab", c: "/conversations" }[event.key];
+    const page = { o: "/", r: "/runs", i: "/inbox", e: "/effects", l: "/lab", c: "/conversations" }[event.key];
     if (page) {
       go(page);
       return;

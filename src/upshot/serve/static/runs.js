@@ -16,7 +16,7 @@ export async function runsPage(page) {
   const filter = {};
   for (const name of [...FILTERS, "before"]) if (page.query.get(name)) filter[name] = page.query.get(name);
   const { before, ...rest } = filter;
-  const set = (change, given = {}) => go("/" + listQuery({ ...rest, ...change }), given);
+  const set = (change, given = {}) => go("/runs" + listQuery({ ...rest, ...change }), given);
   const list = h("ol.runs", { "aria-label": "Runs" });
   const counts = h("section.counts", { "aria-label": "Counts" });
   const more = h("nav.paging", { "aria-label": "Pages of the list" });
@@ -42,18 +42,18 @@ export async function runsPage(page) {
     h("div.fields", field("tool", "Tool"), field("error_code", "Error code"), field("conversation", "Conversation"), field("owner", "Owner"), field("tenant", "Tenant"),
       field("since", "Since", "datetime-local"), field("until", "Until", "datetime-local"), h("button", "Filter"))));
   const active = Object.entries(rest).filter(([name]) => name !== "sort");
-  const chips = h("div.chips", h("a.chip.unknown", { href: to("/" + listQuery({ ...rest, effect: rest.effect === "unknown" ? "" : "unknown" })), "aria-pressed": null, class: rest.effect === "unknown" ? "chip unknown on" : "chip unknown" }, "Unknown effects"),
-    h("a", { class: rest.status === "input_required" ? "chip on" : "chip", href: to("/" + listQuery({ ...rest, status: rest.status === "input_required" ? "" : "input_required" })) }, "Waits for an answer"),
+  const chips = h("div.chips", h("a.chip.unknown", { href: to("/runs" + listQuery({ ...rest, effect: rest.effect === "unknown" ? "" : "unknown" })), "aria-pressed": null, class: rest.effect === "unknown" ? "chip unknown on" : "chip unknown" }, "Unknown effects"),
+    h("a", { class: rest.status === "input_required" ? "chip on" : "chip", href: to("/runs" + listQuery({ ...rest, status: rest.status === "input_required" ? "" : "input_required" })) }, "Waits for an answer"),
     active.map(([name, value]) => (name === "effect" && value === "unknown") || (name === "status" && value === "input_required") ? null
-      : h("a.chip.on", { href: to("/" + listQuery({ ...rest, [name]: "" })), "aria-label": `Without ${words(name)} ${value}` }, `${words(name)}: ${value} ×`)),
+      : h("a.chip.on", { href: to("/runs" + listQuery({ ...rest, [name]: "" })), "aria-label": `Without ${words(name)} ${value}` }, `${words(name)}: ${value} ×`)),
     shared.me.datasets && h("span.grow"),
     shared.me.datasets && h("button.chip", { type: "button", onclick: () => addToDataset("the runs of this list", { filters: Object.fromEntries(active) }) }, "Add to a dataset …"));
   const draw = (found) => {
     keyed(list, found.runs, (run) => run.run_id, runLine);
     if (!found.runs.length && !list.nextElementSibling?.matches(".empty")) list.after(h("p.empty", active.length || rest.sort ? "No run matches." : "No runs yet."));
     if (found.runs.length) page.main.querySelector(".empty")?.remove();
-    fill(more, before && h("button", { type: "button", onclick: () => (hasBefore() ? history.back() : go("/" + listQuery(rest))) }, hasBefore() ? "Newer" : "To the first page"),
-      found.next && local("/" + listQuery({ ...rest, before: found.next }), { class: "button", rel: "next" }, "Next 100"));
+    fill(more, before && h("button", { type: "button", onclick: () => (hasBefore() ? history.back() : go("/runs" + listQuery(rest))) }, hasBefore() ? "Newer" : "To the first page"),
+      found.next && local("/runs" + listQuery({ ...rest, before: found.next }), { class: "button", rel: "next" }, "Next 100"));
   };
   /** @returns {Promise<RunList>} */
   const load = () => api("/api/runs" + listQuery(filter));
@@ -109,9 +109,9 @@ function drawCounts(node, counts, rest) {
   const currencies = [...new Set(days.flatMap((day) => Object.keys(day.costs ?? {})))].sort();
   fill(node,
     h("div.statuses", Object.entries(counts.statuses ?? {}).filter(([, n]) => n).map(([status, n]) =>
-      h("a", { href: to("/" + listQuery({ ...rest, status })), class: `tally ${TONES[status] ?? "plain"}` }, h("b", NUMBER.format(n)), ` ${STATUS_WORDS[status] ? "waiting" : words(status)}`))),
-    errors.length ? h("div.errors", h("h2", "Errors"), errors.slice(0, 8).map(([code, n]) => h("a.tally.bad", { href: to("/" + listQuery({ ...rest, error_code: code })) }, h("b", NUMBER.format(n)), ` ${words(code)}`))) : null,
-    currencies.map((currency) => costsByDay(days, currency, currencies.length > 1 ? to("/" + listQuery({ ...rest, currency, sort: "cost" })) : "")));
+      h("a", { href: to("/runs" + listQuery({ ...rest, status })), class: `tally ${TONES[status] ?? "plain"}` }, h("b", NUMBER.format(n)), ` ${STATUS_WORDS[status] ? "waiting" : words(status)}`))),
+    errors.length ? h("div.errors", h("h2", "Errors"), errors.slice(0, 8).map(([code, n]) => h("a.tally.bad", { href: to("/runs" + listQuery({ ...rest, error_code: code })) }, h("b", NUMBER.format(n)), ` ${words(code)}`))) : null,
+    currencies.map((currency) => costsByDay(days, currency, currencies.length > 1 ? to("/runs" + listQuery({ ...rest, currency, sort: "cost" })) : "")));
 }
 
 /**

@@ -175,7 +175,7 @@ export async function show({ isBack = false } = {}) {
     title: (text) => (document.title = `${plain(text)} · upshot`),
   };
   for (const link of /** @type {NodeListOf<HTMLElement>} */ (document.querySelectorAll("nav a"))) {
-    const isHere = link.dataset.at === "/" ? path === "/" || path.startsWith("/runs") : path.startsWith(link.dataset.at);
+    const isHere = link.dataset.at === "/" ? path === "/" : path.startsWith(link.dataset.at);
     link.toggleAttribute("aria-current", isHere);
     if (isHere) link.setAttribute("aria-current", "page");
   }
@@ -189,7 +189,7 @@ export async function show({ isBack = false } = {}) {
       }
     }
     page.title("No such page");
-    fill(main, h("h1", "No such page"), h("p", "There is nothing at ", h("code", path), ". ", local("/", null, "To the runs")));
+    fill(main, h("h1", "No such page"), h("p", "There is nothing at ", h("code", path), ". ", local("/runs", null, "To the runs")));
   } catch (error) {
     if (page.isThere()) trouble(main, error);
   } finally {
@@ -220,9 +220,10 @@ export function trouble(main, error) {
 export function header() {
   const isWorker = shared.me.agents.length > 0;
   fill($("top"),
-    local("/", { class: "brand", "aria-label": "upshot, runs" }, "upshot"),
+    local("/", { class: "brand", "aria-label": "upshot, overview" }, "upshot"),
     h("nav", { "aria-label": "Pages" },
-      local("/", { "data-at": "/" }, "Runs"),
+      local("/", { "data-at": "/" }, "Overview"),
+      local("/runs", { "data-at": "/runs" }, "Runs"),
       local("/inbox", { "data-at": "/inbox" }, "Inbox", h("span", { id: "waits" })),
       local("/effects", { "data-at": "/effects" }, "Effects"),
       shared.me.lab && local("/lab", { "data-at": "/lab" }, "Lab"),
@@ -240,7 +241,7 @@ export function waits(n) {
   if (node) fill(node, n ? h("span.count", { "aria-label": `${n} wait` }, n > 99 ? "99+" : String(n)) : "");
 }
 
-const HELP = [["j, k", "next, previous row"], ["Enter", "open it"], ["g then r, i, e, l, c", "Runs, Inbox, Effects, Lab, Chat"], ["/", "search"],
+const HELP = [["j, k", "next, previous row"], ["Enter", "open it"], ["g then o, r, i, e, l, c", "Overview, Runs, Inbox, Effects, Lab, Chat"], ["/", "search"],
   ["a", "approve (inbox)"], ["d", "deny, with a reason"], ["e", "edit the arguments"], ["n", "not now"], ["f", "follow the run’s end (run)"], ["Esc", "close"]];
 
 export function help() {

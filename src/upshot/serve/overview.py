@@ -1,0 +1,193 @@
+"""The overview: how the runs of an hour, a day or a week ended, and what has not ended."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from typing import Any, Literal, TypeAlias
+
+from upshot.contract.base.enums import Status
+from upshot.contract.call_counts import quantile_s
+from upshot.contract.usage import to_money
+from upshot.contract.user import User
+from upshot.journal.lease_holder import LeaseHolder
+from upshot.journal.run_counts import AGES, HOUR, FigureQuery, RunFigure, RunFigures
+from upshot.journal.shared import needs_shared
+from upshot.serve import replies
+from upshot.serve.permissions import list_filters
+from upshot.serve.site import Site
+
+__all__ = ["Period", "read_overview"]
+
+Period: TypeAlias = Literal["hour", "day", "week"]
+_FIVE_MINUTES, _DAY = timedelta(minutes=5), timedelta(days=1)
+_FAILURES = (Status.FAILED, Status.ABORTED)
+_MOST = 12
+
+
+async def read_overview(site: Site, user: User, period: Period) -> replies.Overview:
+    """Return the overview of the runs that a user may see."""
+    journal = needs_shared(await site.app.open())
+    now, whose = datetime.now(UTC), list_filters(user)
+    wanted = _query_of(period, now)._replace(**whose)
+    figures = await journal.figures(wanted)
+    work = await journal.open_work(**whose)
+    # Processes work on the runs of all users.
+    workers = () if whose else await _workers_of(journal)
+    is_of = {False: list[RunFigure](), True: list[RunFigure]()}
+    for one in figures.totals:
+        is_of[one.part < 0].append(one)
+    return replies.Overview(
+        period=period,
+        since=wanted.since,
+        until=wanted.until,
+        step_s=int(wanted.step.total_seconds()),
+        now=_summary_of(is_of[False]),
+        before=_summary_of(is_of[True]),
+        parts=_parts_of(wanted, figures),
+        agents=_agents_of(is_of[False], is_of[True]),
+        errors=_errors_of(is_of[False], is_of[True]),
+        models=_calls_of("model", is_of[False], is_of[True]),
+        tools=_calls_of("tool", is_of[False], is_of[True]),
+        work=work,
+        ages_s=tuple(int(age.total_seconds()) for age in AGES),
+        workers=workers,
+    )
+
+
+def _query_of(period: Period, now: datetime) -> FigureQuery:
+    """Return the parts of a period, of which the last one is not over yet."""
+    if period == "hour":
+        last = now.replace(minute=now.minute - now.minute % 5, second=0, microsecond=0)
+        return FigureQuery(last - 11 * _FIVE_MINUTES, _FIVE_MINUTES, 12)
+    hour = now.replace(minute=0, second=0, microsecond=0)
+    if period == "day":
+        return FigureQuery(hour - 23 * HOUR, HOUR, 24)
+    return FigureQuery(hour.replace(hour=0) - 6 * _DAY, _DAY, 7)
+
+
+async def _workers_of(journal: Any) -> tuple[replies.WorkerLine, ...]:
+    read: Callable[[], Any] | None = getattr(journal, "holders", None)
+    holders: Mapping[str, LeaseHolder] = {} if read is None else await read()
+    held = Counter((one.host, one.pid) for one in holders.values() if one.pid and one.may_work)
+    return tuple(
+        replies.WorkerLine(host=host, pid=pid, runs=runs)
+        for (host, pid), runs in sorted(held.items())[:_MOST]
+    )
+
+
+def _runs(figures: Iterable[RunFigure]) -> list[RunFigure]:
+    return [one for one in figures if one.kind == "run"]
+
+
+def _summary_of(figures: Iterable[RunFigure]) -> replies.OverviewSums:
+    runs = _runs(figures)
+    took = _took_of(runs)
+    return replies.OverviewSums(
+        statuses=_statuses_of(runs),
+        costs=_costs_of(runs),
+        applied=sum(one.applied for one in runs),
+        unknown=sum(one.unknown for one in runs),
+        p50_s=quantile_s(took, 0.5),
+        p95_s=quantile_s(took, 0.95),
+    )
+
+
+def _statuses_of(runs: Iterable[RunFigure]) -> dict[str, int]:
+    found: Counter[str] = Counter()
+    for one in runs:
+        found[one.name] += one.count
+    return dict(found)
+
+
+def _costs_of(runs: Iterable[RunFigure]) -> dict[str, Decimal]:
+    sums: defaultdict[str, float] = defaultdict(float)
+    for one in runs:
+        if one.currency:
+            sums[one.currency] += one.amount
+    return {currency: to_money(sums[currency]) for currency in sorted(sums)}
+
+
+def _took_of(figures: Iterable[RunFigure]) -> Sequence[int]:
+    """Return how many of the counted durations are in each bucket."""
+    return [
+        sum(numbers) for numbers in zip(*(one.took for one in figures if one.took), strict=True)
+    ]
+
+
+def _parts_of(wanted: FigureQuery, figures: RunFigures) -> tuple[replies.OverviewPart, ...]:
+    by_part: defaultdict[int, list[RunFigure]] = defaultdict(list)
+    for one in figures.parts:
+        by_part[one.part].append(one)
+    return tuple(
+        replies.OverviewPart(
+            since=wanted.since + part * wanted.step,
+            statuses=_statuses_of(by_part[part]),
+            costs=_costs_of(by_part[part]),
+        )
+        for part in range(wanted.parts)
+    )
+
+
+def _grouped(
+    figures: Iterable[RunFigure], key: Callable[[RunFigure], str]
+) -> dict[str, list[RunFigure]]:
+    found: defaultdict[str, list[RunFigure]] = defaultdict(list)
+    for one in figures:
+        found[key(one)].append(one)
+    return found
+
+
+def _agents_of(
+    now: Iterable[RunFigure], before: Iterable[RunFigure]
+) -> tuple[replies.OverviewAgent, ...]:
+    earlier = _grouped(_runs(before), lambda one: one.agent_id)
+    lines = [
+        replies.OverviewAgent(
+            agent_id=agent_id,
+            runs=sum(one.count for one in runs),
+            before=sum(one.count for one in earlier.get(agent_id, ())),
+            failed=sum(one.count for one in runs if one.name in _FAILURES),
+            costs=_costs_of(runs),
+            p50_s=quantile_s(_took_of(runs), 0.5),
+            p95_s=quantile_s(_took_of(runs), 0.95),
+        )
+        for agent_id, runs in _grouped(_runs(now), lambda one: one.agent_id).items()
+    ]
+    return tuple(sorted(lines, key=lambda line: (-line.runs, line.agent_id))[:_MOST])
+
+
+def _errors_of(
+    now: Iterable[RunFigure], before: Iterable[RunFigure]
+) -> tuple[replies.OverviewError, ...]:
+    counts = [Counter[str](), Counter[str]()]
+    for count, figures in zip(counts, (now, before), strict=True):
+        for one in _runs(figures):
+            if one.mark and one.name != Status.INPUT_REQUIRED:
+                count[one.mark] += one.count
+    lines = [
+        replies.OverviewError(code=code, runs=counts[0][code], before=counts[1][code])
+        for code in counts[0].keys() | counts[1].keys()
+    ]
+    return tuple(sorted(lines, key=lambda line: (-line.runs, -line.before, line.code))[:_MOST])
+
+
+def _calls_of(
+    kind: str, now: Iterable[RunFigure], before: Iterable[RunFigure]
+) -> tuple[replies.OverviewCalls, ...]:
+    earlier = {one.name: one for one in before if one.kind == kind}
+    lines = [
+        replies.OverviewCalls(
+            name=one.name,
+            calls=one.count,
+            failed=one.failed,
+            p50_s=quantile_s(one.took, 0.5),
+            p95_s=quantile_s(one.took, 0.95),
+            p95_before_s=quantile_s(earlier[one.name].took, 0.95) if one.name in earlier else None,
+        )
+        for one in now
+        if one.kind == kind
+    ]
+    return tuple(sorted(lines, key=lambda line: (-line.calls, line.name))[:_MOST])

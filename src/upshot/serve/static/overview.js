@@ -1,0 +1,303 @@
+// The overview: how the runs of a period ended, and what has not ended. Every mark leads to the list that it counts.
+
+/** @import { Overview, OverviewAgent, OverviewCalls, OverviewError } from "api" */
+
+import { NUMBER, TONES, fill, h, many, moment, money, plain, took, words, zone } from "./nodes.js";
+import { api, go, listQuery, live, local, to } from "./site.js";
+
+const PERIODS = [["hour", "Hour"], ["day", "Day"], ["week", "Week"]];
+// From the bottom of a bar to its top.
+const ORDER = ["completed", "input_required", "interrupted", "canceled", "failed", "aborted"];
+const NAMES = { input_required: "waiting" };
+const HEIGHT = 190;
+const REST_MS = 5000;
+
+export async function overviewPage(page) {
+  // Before there was an overview, the list of runs was here.
+  if ([...page.query.keys()].some((name) => name !== "period")) {
+    await go("/runs" + location.search, { replace: true });
+    return;
+  }
+  page.title("Overview");
+  const period = page.query.get("period") ?? "day";
+  let drawn = "";
+  let at = 0;
+  let timer = 0;
+  const load = async () => {
+    at = Date.now();
+    const found = await api("/api/overview" + listQuery({ period }));
+    const text = JSON.stringify(found);
+    if (!page.isThere() || text === drawn) return;
+    drawn = text;
+    draw(page, found);
+  };
+  await load();
+  performance.mark("drawn");
+  page.closing(() => clearTimeout(timer));
+  live(page, async () => {
+    clearTimeout(timer);
+    const left = REST_MS - (Date.now() - at);
+    if (left <= 0) await load();
+    else timer = setTimeout(() => page.isThere() && load().catch(() => {}), left);
+  });
+}
+
+/** @param {Overview} found */
+function draw(page, found) {
+  const mark = /** @type {HTMLElement} */ (document.activeElement)?.dataset?.mark;
+  const runs = (given, since = found.since, until = found.until) => "/runs" + listQuery({ ...given, since, until });
+  const all = sum(found.now.statuses);
+  const span = { hour: "the last hour", day: "the last 24 hours", week: "the last 7 days" }[found.period];
+  fill(page.main,
+    h("header.ovhead", h("h1", "Overview"),
+      h("nav.periods", { "aria-label": "Period" }, PERIODS.map(([name, text]) =>
+        h("a", { href: to("/" + listQuery({ period: name === "day" ? "" : name })), "data-mark": `period ${name}`, "aria-current": name === found.period ? "true" : null }, text)))),
+    openWork(found),
+    h("section.card.outcomes", { "aria-labelledby": "ov-outcomes" },
+      h("div.cardhead", h("h2", { id: "ov-outcomes" }, "Runs by outcome"), h("span.quiet", `${many(all, "run")} that started in ${span}`, change(all, sum(found.before.statuses)) ?? " and none before")),
+      legend(found, runs), all ? outcomes(found, runs) : h("p.none", "No run that has ended started in this time. ", local("/runs", null, "All runs"))),
+    h("div.cards",
+      card("Failures", "by code, and in the period before", found.errors.length ? errors(found, runs) : h("p.none", "No run failed.")),
+      card("Waiting", "items of the inbox by age", ages(found)),
+      ...costs(found, runs),
+      found.agents.length ? card("Agents", "", agents(found, runs), ".wide") : null,
+      found.models.length ? card("Models", "calls", calls(found.models, null)) : null,
+      found.tools.length ? card("Tools", "calls", calls(found.tools, (tool) => runs({ tool }))) : null,
+      found.workers.length ? card("Workers", "and how many runs each holds", workers(found), ".wide") : null),
+    h("p.quiet.zone", `Times are those of ${zone()}; days are those of UTC. A run counts by its start, once it has ended or waits. Durations are exact to the width of a bucket.`));
+  if (mark) /** @type {HTMLElement} */ (page.main.querySelector(`[data-mark="${CSS.escape(mark)}"]`))?.focus({ preventScroll: true });
+}
+
+const sum = (counts) => Object.values(counts).reduce((one, other) => one + other, 0);
+const name = (status) => NAMES[status] ?? words(status);
+const card = (title, about, body, more = "") => h(`section.card${more}`, { "aria-label": title }, h("div.cardhead", h("h2", title), about && h("span.quiet", about)), body);
+
+/** How a number changed since the period before, in words that need no colour. */
+function change(now, before) {
+  if (!before) return null;
+  if (now === before) return h("span.delta", " as before");
+  const by = Math.round((100 * (now - before)) / before);
+  const text = by > 999 ? ` ${Math.round(now / before)} times as many` : ` ${by > 0 ? "▲" : "▼"} ${Math.abs(by)} %`;
+  return h("span.delta", { title: `${NUMBER.format(before)} in the period before` }, text);
+}
+
+// ---- What has not ended -----------------------------------------------------------------------------------------
+
+/** @param {Overview} found */
+function openWork(found) {
+  const work = found.work;
+  const waiting = work.waiting ?? [];
+  const oldest = found.ages_s.filter((_, at) => at && waiting[at]).at(-1);
+  const tile = (n, text, path, tone, more = "") => h("a", { href: to(path), class: `tile ${n ? tone : "none"}`, "data-mark": `open ${text}` }, h("b", NUMBER.format(n ?? 0)), h("span", text), more && h("span.quiet", more));
+  return h("nav.tiles", { "aria-label": "What has not ended" },
+    tile(waiting[0], "waiting for people", "/inbox", "wait", oldest ? `some for over ${took(oldest)}` : ""),
+    tile(work.unknown, "unknown effects", "/effects?state=unknown", "bad"),
+    tile(work.running, "running", "/runs?status=running", "live"),
+    tile(work.queued, "queued", "/runs?status=queued", "plain"),
+    tile(work.begun, "effects under way", "/effects?state=begun", "plain"));
+}
+
+// ---- Plots ------------------------------------------------------------------------------------------------------
+
+/** A node of SVG; a link in it gets the address of a page. */
+function svg(tag, given, ...children) {
+  const node = document.createElementNS("http://www.w3.org/2000/svg", tag);
+  for (const [key, value] of Object.entries(given ?? {})) if (value !== null && value !== undefined) node.setAttribute(key, key === "aria-label" ? plain(value) : String(value));
+  for (const child of children.flat(Infinity)) if (child !== null && child !== undefined && child !== false) node.append(child);
+  return node;
+}
+
+/** One bar or a piece of one: a link whose name says the figure. */
+function piece(path, label, mark, ...shapes) {
+  return svg("a", { href: to(path), "aria-label": label, "data-mark": mark, tabindex: -1 }, svg("title", null, plain(label)), shapes);
+}
+
+/** Draws at the width of the place, again whenever that changes; the arrow keys go from mark to mark. */
+function plot(label, height, paint) {
+  const box = h("div.plot", { role: "group", "aria-label": `${label}. The arrow keys go from mark to mark.` });
+  let width = 0;
+  new ResizeObserver(([entry]) => {
+    const now = Math.floor(entry.contentRect.width);
+    if (now === width || now < 40) return;
+    width = now;
+    const mark = /** @type {HTMLElement} */ (box.contains(document.activeElement) ? document.activeElement : null)?.dataset.mark;
+    fill(box, svg("svg", { width, height, viewBox: `0 0 ${width} ${height}`, role: "presentation" }, paint(width)));
+    const marks = marksOf(box);
+    const same = marks.find((one) => one.dataset.mark === mark);
+    (same ?? marks.at(-1))?.setAttribute("tabindex", "0");
+    same?.focus({ preventScroll: true });
+  }).observe(box);
+  box.addEventListener("keydown", (event) => {
+    const steps = { ArrowRight: 1, ArrowUp: 1, ArrowLeft: -1, ArrowDown: -1, Home: -1e6, End: 1e6 }[event.key];
+    if (!steps) return;
+    event.preventDefault();
+    const marks = marksOf(box);
+    const here = marks.indexOf(/** @type {any} */ (document.activeElement));
+    const next = marks[Math.min(marks.length - 1, Math.max(0, here + steps))];
+    for (const one of marks) one.setAttribute("tabindex", one === next ? "0" : "-1");
+    next?.focus();
+  });
+  return box;
+}
+
+/** @returns {HTMLElement[]} */
+const marksOf = (box) => [...box.querySelectorAll("a[data-mark]")];
+
+/** A round number of steps for a scale that holds *most*. */
+function ticks(most) {
+  const rough = most / 3;
+  const unit = 10 ** Math.floor(Math.log10(Math.max(rough, 1e-9)));
+  const step = [1, 2, 5, 10].map((one) => one * unit).find((one) => one >= rough) ?? unit;
+  const count = Math.max(1, Math.ceil(most / step));
+  return [...Array(count + 1)].map((_, at) => at * step);
+}
+
+/** When a part began, as short as the period allows. */
+function partName(found, part, { long = false } = {}) {
+  const at = new Date(part.since);
+  if (found.period === "week") return at.toLocaleDateString("en-GB", { weekday: "short", day: "numeric", month: long ? "short" : undefined, timeZone: "UTC" });
+  const clock = at.toLocaleTimeString("en-GB", { hour: "2-digit", minute: "2-digit" });
+  return long ? moment(part.since) : clock;
+}
+
+const endOf = (found, part) => new Date(Date.parse(part.since) + found.step_s * 1000).toISOString();
+
+/** Bars over time: *pieces* gives those of one part, from the bottom, each with its figure and what it leads to. */
+function bars(found, label, height, shownTick, pieces) {
+  const stacks = found.parts.map((part) => pieces(part));
+  const most = Math.max(...stacks.map((stack) => stack.reduce((all, one) => all + one.value, 0)), 1e-9);
+  const scale = ticks(most);
+  const top = scale.at(-1);
+  return plot(label, height, (width) => {
+    const left = 8 + 7 * Math.max(...scale.map((tick) => shownTick(tick).length));
+    const low = height - 22;
+    const high = 8;
+    const y = (value) => low - ((low - high) * value) / top;
+    const slot = (width - left) / stacks.length;
+    const wide = Math.max(2, Math.min(44, slot * 0.72));
+    const each = Math.ceil((found.period === "week" ? 52 : 46) / slot);
+    const grid = scale.map((tick) => [svg("line", { class: tick ? "grid" : "grid base", x1: left, x2: width, y1: y(tick), y2: y(tick) }),
+      svg("text", { class: "tick", x: left - 6, y: y(tick) + 4, "text-anchor": "end", "aria-hidden": "true" }, shownTick(tick))]);
+    const columns = stacks.map((stack, at) => {
+      const x = left + slot * at + (slot - wide) / 2;
+      let from = 0;
+      const drawn = stack.map((one) => {
+        const [y1, y2] = [y(from + one.value), y(from)];
+        from += one.value;
+        // Hollow pieces keep their outline inside.
+        return piece(one.path, one.label, `${label} ${found.parts[at].since} ${one.tone}`, svg("rect", { class: "hit", x: x - (slot - wide) / 2, width: slot, y: y1, height: Math.max(4, y2 - y1) }),
+          svg("rect", { class: `seg ${one.tone}`, x: x + 0.75, width: wide - 1.5, y: y1 + 0.75, height: Math.max(1, y2 - y1 - 1.5), rx: 2 }));
+      });
+      const isNamed = (stacks.length - 1 - at) % each === 0;
+      return [drawn, isNamed && svg("text", { class: "tick", x: x + wide / 2, y: height - 5, "text-anchor": "middle", "aria-hidden": "true" }, partName(found, found.parts[at]))];
+    });
+    return [grid, columns];
+  });
+}
+
+const toneOf = (status) => ({ interrupted: "stopped", canceled: "stopped dashed", aborted: "bad dashed" })[status] ?? TONES[status] ?? "plain";
+
+/** @param {Overview} found */
+function legend(found, runs) {
+  const known = ORDER.filter((status) => found.now.statuses[status] || found.before.statuses[status]);
+  const effects = [["applied", "with an applied effect", "odd"], ["unknown", "with an unknown effect", "bad"]];
+  return h("div.legend",
+    known.map((status) => h("a", { href: to(runs({ status })), "data-mark": `status ${status}` },
+      svg("svg", { width: 14, height: 14, "aria-hidden": "true" }, svg("rect", { class: `seg ${toneOf(status)}`, x: 1, y: 1, width: 12, height: 12, rx: 2 })),
+      h("b", NUMBER.format(found.now.statuses[status] ?? 0)), ` ${name(status)}`, change(found.now.statuses[status] ?? 0, found.before.statuses[status] ?? 0))),
+    effects.map(([effect, text]) => found.now[effect] ? h("a.effects-of", { href: to(runs({ effect })), "data-mark": `effect ${effect}` }, h("b", NUMBER.format(found.now[effect])), ` ${text}`, change(found.now[effect], found.before[effect])) : null),
+    found.now.p50_s === null ? null : h("a.effects-of", { href: to(runs({ sort: "took" })), "data-mark": "took" }, "half took at most ", h("b", took(found.now.p50_s)), ", 95 % ", h("b", took(found.now.p95_s)), slower(found.now.p95_s, found.before.p95_s)));
+}
+
+/** @param {Overview} found */
+function outcomes(found, runs) {
+  return bars(found, "Runs by outcome over time", HEIGHT, (tick) => (tick % 1 ? "" : NUMBER.format(tick)), (part) => ORDER.filter((status) => part.statuses[status]).map((status) => ({
+    value: part.statuses[status],
+    tone: toneOf(status),
+    path: runs({ status }, part.since, endOf(found, part)),
+    label: `${partName(found, part, { long: true })}: ${many(part.statuses[status], "run")} ${name(status)}`,
+  })));
+}
+
+/** One card for each currency: amounts of two are never added up or drawn on one scale. */
+function costs(found, runs) {
+  return Object.entries(found.now.costs).filter(([, total]) => Number(total) > 0).map(([currency, total], at, all) => {
+    const shown = (value) => money({ total: value, currency });
+    const before = Number(found.before.costs[currency] ?? 0);
+    const by = found.agents.map((agent) => [agent.agent_id, Number(agent.costs[currency] ?? 0)]).filter(([, cost]) => cost).sort((a, b) => Number(b[1]) - Number(a[1])).slice(0, 6);
+    return card(`Cost in ${currency}`, [h("b", shown(total)), change(Number(total), before)],
+      [bars(found, `Cost in ${currency} over time`, 120, (tick) => (tick ? shown(tick).replace(/\.?0+$/, "") : "0"), (part) => Number(part.costs[currency] ?? 0) > 0 ? [{
+        value: Number(part.costs[currency]),
+        tone: "live",
+        path: runs({ currency, sort: "cost" }, part.since, endOf(found, part)),
+        label: `${partName(found, part, { long: true })}: ${shown(part.costs[currency])}`,
+      }] : []),
+      lines(by.map(([agent, cost]) => ({ path: runs({ agent, currency, sort: "cost" }), name: agent, value: Number(cost), text: shown(cost), mark: `cost ${currency} ${agent}` })), "live")], at === all.length - 1 && all.length % 2 ? ".wide" : "");
+  });
+}
+
+/** Horizontal bars, each a line with its name and figure; *before* is marked by a tick. */
+function lines(rows, tone) {
+  const most = Math.max(...rows.map((row) => Math.max(row.value, row.before ?? 0)), 1e-9);
+  return h("ul.lines", rows.map((row) => h("li", h("a", { href: to(row.path), "data-mark": row.mark }, h("span.what", row.name),
+    svg("svg", { class: "line", viewBox: "0 0 100 12", preserveAspectRatio: "none", "aria-hidden": "true" },
+      svg("rect", { class: "rail", x: 0, y: 5.5, width: 100, height: 1 }), row.value ? svg("rect", { class: `seg ${tone}`, x: 0, y: 1, width: Math.max(0.8, (100 * row.value) / most), height: 10 }) : null,
+      row.before ? svg("rect", { class: "was", x: Math.min(99, (100 * row.before) / most), y: 0, width: 1, height: 12 }) : null),
+    h("span.num", row.text), row.more)))); 
+}
+
+/** @param {Overview} found */
+function errors(found, runs) {
+  const shown = (/** @type {OverviewError} */ one) => (one.before === 0 ? "new" : one.runs === 0 ? "gone" : one.runs === one.before ? "as before" : `${one.runs > one.before ? "+" : "−"}${NUMBER.format(Math.abs(one.runs - one.before))}`);
+  return lines(found.errors.map((one) => ({ path: runs({ error_code: one.code }), name: words(one.code), value: one.runs, before: one.before, text: NUMBER.format(one.runs), mark: `error ${one.code}`, more: h("span.delta", { title: `${NUMBER.format(one.before)} in the period before` }, shown(one)) })), "bad");
+}
+
+/** @param {Overview} found */
+function ages(found) {
+  const waiting = found.work.waiting ?? [];
+  const bands = found.ages_s.map((age, at) => ({ n: (waiting[at] ?? 0) - (waiting[at + 1] ?? 0), text: at + 1 < found.ages_s.length ? (age ? `${took(age)} to ${took(found.ages_s[at + 1])}` : `under ${took(found.ages_s[1])}`) : `over ${took(age)}` }));
+  return lines(bands.map((band) => ({ path: "/inbox", name: band.text, value: band.n, text: NUMBER.format(band.n), mark: `age ${band.text}` })), "wait");
+}
+
+/** @param {Overview} found */
+function workers(found) {
+  return lines(found.workers.map((one) => ({ path: "/runs?status=running", name: `${one.host} ${one.pid}`, value: one.runs, text: many(one.runs, "run"), mark: `worker ${one.host} ${one.pid}` })), "live");
+}
+
+// ---- Tables -----------------------------------------------------------------------------------------------------
+
+function slower(now, before) {
+  if (!now || !before) return null;
+  const by = Math.round((100 * (now - before)) / before);
+  return Math.abs(by) < 10 ? null : h("span.delta", { title: `${took(before)} in the period before` }, ` ${by > 0 ? "▲" : "▼"} ${Math.abs(by)} %`);
+}
+
+/** From p50 to p95, on one scale of equal factors for all rows. */
+function range(row, least, most) {
+  const x = (value) => 4 + (92 * Math.log(Math.max(value, least) / least)) / Math.log(most / least);
+  return svg("svg", { class: "range", viewBox: "0 0 100 12", preserveAspectRatio: "none", "aria-hidden": "true" },
+    svg("rect", { class: "rail", x: 0, y: 5.5, width: 100, height: 1 }),
+    row.p50_s === null ? null : [svg("rect", { class: "seg live", x: x(row.p50_s), y: 4, width: Math.max(1, x(row.p95_s) - x(row.p50_s)), height: 4 }), svg("rect", { class: "half", x: x(row.p50_s) - 0.5, y: 1, width: 1.6, height: 10 }), svg("rect", { class: "seg live", x: x(row.p95_s) - 0.5, y: 1, width: 1.6, height: 10 })]);
+}
+
+const scaleOf = (rows) => [0.005, Math.max(1, ...rows.map((row) => row.p95_s ?? 0)) * 1.1];
+
+/** @param {OverviewCalls[]} rows */
+function calls(rows, path) {
+  const [least, most] = scaleOf(rows);
+  return h("table.figures", h("thead", h("tr", h("th", { scope: "col" }, "name"), h("th.num", { scope: "col" }, "calls"), h("th.num", { scope: "col" }, "failed"), h("th.num", { scope: "col" }, "p50"), h("th.num", { scope: "col" }, "p95"), h("td.ranges"))),
+    h("tbody", rows.map((row) => h("tr", h("th", { scope: "row" }, path ? h("a", { href: to(path(row.name)), "data-mark": `calls ${row.name}` }, h("code", row.name)) : h("code", row.name)),
+      h("td.num", NUMBER.format(row.calls)), h("td.num", { class: row.failed ? "num failing" : "num" }, row.failed ? NUMBER.format(row.failed) : "–"),
+      h("td.num", row.p50_s === null ? "–" : took(row.p50_s)), h("td.num", row.p95_s === null ? "–" : took(row.p95_s), slower(row.p95_s, row.p95_before_s)), h("td.ranges", range(row, least, most))))));
+}
+
+/** @param {Overview} found */
+function agents(found, runs) {
+  const [least, most] = scaleOf(found.agents);
+  const costsOf = (/** @type {OverviewAgent} */ row) => Object.entries(row.costs).filter(([, total]) => Number(total)).map(([currency, total]) => money({ total, currency })).join(", ");
+  return h("table.figures", h("thead", h("tr", h("th", { scope: "col" }, "agent"), h("th.num", { scope: "col" }, "runs"), h("th.num", { scope: "col" }, "failed"), h("th.num", { scope: "col" }, "p50"), h("th.num", { scope: "col" }, "p95"), h("td.ranges"), h("th.num", { scope: "col" }, "cost"))),
+    h("tbody", found.agents.map((row) => h("tr", h("th", { scope: "row" }, h("a", { href: to(runs({ agent: row.agent_id })), "data-mark": `agent ${row.agent_id}` }, row.agent_id)),
+      h("td.num", NUMBER.format(row.runs), change(row.runs, row.before)),
+      h("td.num", { class: row.failed ? "num failing" : "num" }, row.failed ? h("a", { href: to(runs({ agent: row.agent_id, status: "failed" })), "data-mark": `failed ${row.agent_id}` }, NUMBER.format(row.failed)) : "–"),
+      h("td.num", row.p50_s === null ? "–" : took(row.p50_s)), h("td.num", row.p95_s === null ? "–" : took(row.p95_s)), h("td.ranges", range(row, least, most)), h("td.num.cost", costsOf(row))))));
+}

@@ -1,0 +1,233 @@
+"""The overview: every mark says a figure and leads to the list that it counts."""
+
+from __future__ import annotations
+
+import random
+import re
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+from playwright.async_api import expect
+
+from tests.browser_real.conftest import LAPTOP, take_picture
+from tests.browser_real.shop import make_shop
+from tests.serve.kit import served
+from upshot.contract.agent_spec import AgentSpec
+from upshot.contract.base.enums import Effect, ErrorCode, Status
+from upshot.contract.call_counts import BUCKETS, CallCount, bucket_of
+from upshot.contract.error import AgentError
+from upshot.contract.events import RunSettled, RunStarted
+from upshot.contract.model_calls import Request
+from upshot.contract.pending import PendingQuestion
+from upshot.contract.result import AgentResult
+from upshot.contract.usage import Cost, Usage
+
+RUNS = 700
+PHONE = {"width": 390, "height": 844}
+STATUSES = [Status.COMPLETED] * 16 + [Status.FAILED] * 2 + [Status.INTERRUPTED, Status.CANCELED]
+CODES = [ErrorCode.RATE_LIMIT, ErrorCode.TIMEOUT, ErrorCode.REFUSAL, ErrorCode.INTERNAL]
+AGENTS = ["clerk", "support", "refunds", "research"]
+
+
+def took_of(chance: random.Random, usual_s: float, calls: int) -> tuple[int, ...]:
+    took = [0] * BUCKETS
+    for _ in range(calls):
+        took[bucket_of(usual_s * chance.lognormvariate(0, 0.7))] += 1
+    return tuple(took)
+
+
+def calls_of(chance: random.Random) -> tuple[CallCount, ...]:
+    model = chance.choice(["openai:gpt-5", "openai:gpt-5", "anthropic:claude-sonnet-4-5"])
+    tools = chance.sample([("find_order", 0.04), ("track_parcel", 0.9), ("refund", 0.3)], 2)
+    asked = chance.randint(1, 5)
+    counts = [CallCount(type="model", name=model, calls=asked, took=took_of(chance, 2.2, asked))]
+    for name, usual_s in tools:
+        calls = chance.randint(1, 3)
+        failed = int(chance.random() < 0.05)
+        took = took_of(chance, usual_s, calls)
+        counts.append(CallCount(type="tool", name=name, calls=calls, failed=failed, took=took))
+    return tuple(counts)
+
+
+async def fill_days(app: Any, count: int = RUNS) -> None:
+    """Write runs of the last two days, more of them by day than by night."""
+    journal, chance, now = await app.open(), random.Random(7), datetime.now(UTC)
+    for n in range(count):
+        hours = 46 * n / count
+        at = now - timedelta(hours=hours, minutes=chance.random() * 50)
+        if 2 < at.hour < 7 and n % 3:
+            continue
+        waits = n % 60 == 5
+        status = Status.INPUT_REQUIRED if waits else chance.choice(STATUSES)
+        codes = CODES[:3] if hours < 24 else CODES[1:]
+        code = ErrorCode.INPUT_REQUIRED if waits else chance.choice([codes[0], *codes])
+        asked_at = now - timedelta(minutes=2.5 ** (n // 60))
+        asks = {"q": PendingQuestion(id="q", question="Which?", asked_at=asked_at)} if waits else {}
+        usage = Usage(api_calls=1, input_tokens=900, output_tokens=90, total_tokens=990)
+        cost = Cost(
+            total=Decimal(str(round(chance.lognormvariate(-4, 0.8), 4))),
+            currency="EUR" if n % 5 == 0 else "USD",
+        )
+        run_id, calls = f"day-{n}", calls_of(chance)
+        effect = Effect.UNKNOWN if n % 101 == 3 else Effect.NONE
+        started = RunStarted(
+            run_id=run_id,
+            seq=1,
+            time=at,
+            agent=AgentSpec(id=chance.choices(AGENTS, (6, 4, 2, 1))[0]),
+            request=Request(f"What becomes of order {n}?"),
+        )
+        result = AgentResult[Any](
+            run_id=run_id,
+            status=status,
+            error=None if status is Status.COMPLETED else AgentError(code),
+            usage=usage,
+            cost=cost,
+            pending=tuple(asks.values()),
+        )
+        settled = RunSettled(
+            run_id=run_id,
+            seq=2,
+            time=at + timedelta(seconds=9),
+            result=result,
+            asks=asks,
+            effect=Effect.APPLIED if n % 4 == 0 else effect,
+            took_s=round(chance.lognormvariate(1.6, 0.8), 3),
+            tools=tuple(one.name for one in calls if one.type == "tool"),
+            calls=calls,
+        )
+        journal.append(started)
+        journal.append(settled)
+    await journal.durable(run_id, 2)
+
+
+@pytest.fixture
+async def days(tmp_path: Path) -> Any:
+    app = make_shop(str(tmp_path / "runs.db"))
+    async with served(app, rate=100_000) as client:
+        await fill_days(app)
+        yield app, client
+
+
+MARKS = """all => all.map(e => ({
+    mark: e.dataset.mark, path: e.getAttribute("href"),
+    label: e.getAttribute("aria-label") || e.textContent,
+    figure: (e.querySelector("b, .num") || e).textContent }))"""
+
+
+def number_in(text: str) -> int:
+    found = re.search(r"[\d,]+", text)
+    assert found, text
+    return int(found[0].replace(",", ""))
+
+
+@pytest.mark.parametrize("period", ["hour", "day", "week"])
+async def test_every_mark_of_runs_leads_to_as_many_as_it_says(
+    days: Any, page_of: Any, period: str
+) -> None:
+    _, client = days
+    page = await page_of(f"{client.url}/?period={period}")
+    await page.locator(".plot a[data-mark]").first.wait_for()
+    marks = await page.eval_on_selector_all("main a[data-mark]", MARKS)
+    counted: dict[str, tuple[int, int]] = {}
+    for one in marks:
+        kind, path = one["mark"].split()[0], urlsplit(one["path"])
+        if one["mark"].startswith("Runs by outcome"):
+            said = number_in(one["label"].rpartition(": ")[2])
+        elif kind in ("status", "effect", "error"):
+            said = number_in(one["figure"])
+        elif kind in ("agent", "failed"):
+            row = page.locator(f'[data-mark="{one["mark"]}"]').locator("xpath=ancestor::tr")
+            said = number_in(await row.locator(".num").nth(int(kind == "failed")).inner_text())
+        else:
+            continue
+        assert path.path == "/runs"
+        _, counts = await client.by("oz").get(f"/api/counts?{path.query}")
+        counted[one["mark"]] = (said, sum(counts.get("statuses", {}).values()))
+    kinds = {mark.split()[0] for mark in counted}
+    assert {"status", "Runs", "agent"} <= kinds
+    assert {mark: both for mark, both in counted.items() if both[0] != both[1]} == {}
+    assert page.faults == []
+
+
+async def test_the_arrow_keys_go_from_mark_to_mark_and_enter_opens_its_list(
+    days: Any, page_of: Any
+) -> None:
+    _, client = days
+    page = await page_of(client.url)
+    plot = page.locator(".outcomes .plot")
+    await plot.locator("a").first.wait_for()
+    await expect(plot.locator('a[tabindex="0"]')).to_have_count(1)
+    last = plot.locator("a").last
+    await last.focus()
+    await page.keyboard.press("ArrowLeft")
+    here = await page.evaluate("document.activeElement.getAttribute('href')")
+    assert here == await plot.locator("a").nth(-2).get_attribute("href")
+    await page.keyboard.press("Home")
+    assert await plot.locator("a").first.evaluate("e => e === document.activeElement")
+    await page.keyboard.press("Enter")
+    await page.wait_for_url("**/runs?status=**")
+    await page.wait_for_selector("a.run")
+    await page.keyboard.press("g")
+    await page.keyboard.press("o")
+    await page.wait_for_url(client.url + "/")
+    assert page.faults == []
+
+
+async def test_an_ended_run_is_counted_without_a_reload_and_the_focus_stays(
+    days: Any, page_of: Any
+) -> None:
+    _, client = days
+    page = await page_of(client.url)
+    mark = page.locator('[data-mark="status completed"]')
+    before = number_in(await mark.inner_text())
+    await mark.focus()
+    await client.by("oz").post("/api/runs", {"agent": "clerk", "text": "A new thing"})
+    await expect(mark).to_contain_text(f"{before + 1}")
+    assert await mark.evaluate("e => e === document.activeElement")
+
+
+async def test_an_address_of_the_list_from_before_the_overview_leads_to_the_list(
+    days: Any, page_of: Any
+) -> None:
+    _, client = days
+    page = await page_of(client.url + "/?status=failed")
+    await page.wait_for_url("**/runs?status=failed")
+    await page.wait_for_selector("a.run")
+
+
+async def test_a_user_sees_figures_of_the_own_runs_alone(days: Any, page_of: Any) -> None:
+    _, client = days
+    page = await page_of(client.url, "ann")
+    await expect(page.locator(".outcomes")).to_contain_text("No run that has ended")
+    assert not await page.get_by_text("Workers").count()
+    assert page.faults == []
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("size", ["laptop", "phone"])
+async def test_the_full_overview_has_no_finding_of_axe_and_fits_the_screen(
+    days: Any, page_of: Any, axe: str, size: str, scheme: str
+) -> None:
+    _, client = days
+    viewport = {"laptop": LAPTOP, "phone": PHONE}[size]
+    for period in ("hour", "day", "week"):
+        page = await page_of(
+            f"{client.url}/?period={period}", viewport=viewport, color_scheme=scheme
+        )
+        await page.locator(".tiles").wait_for()
+        await page.wait_for_load_state("load")
+        await page.evaluate(axe)
+        found = (await page.evaluate("axe.run()"))["violations"]
+        assert [(one["id"], one["nodes"][0]["html"][:200]) for one in found] == []
+        assert await page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
+        await take_picture(page, f"overview-{period}-{size}-{scheme}")
+        if period == "day":
+            full = await page.evaluate("document.documentElement.scrollHeight")
+            await page.set_viewport_size({**viewport, "height": full})
+            await take_picture(page, f"overview-{period}-{size}-{scheme}-whole")
+        await page.context.close()
