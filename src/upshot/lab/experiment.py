@@ -381,30 +381,25 @@ class _Experiment:
         self, case: Case, run_id: str, result: AgentResult[Any], helpers: _LabAgents
     ) -> Trial:
         records = self.mask(await self._records(run_id, result))
-        missed = [to_call(one) for one in records if is_missed(one, case)]
         if isinstance(self.simulator, Agent):
             await helpers.count_simulations(one.idempotency_key for one in records)
+        found = [(one, to_call(one), is_missed(one, case)) for one in records]
+        missed = [call for _, call, is_missing in found if is_missing]
+        answered = [one for one in found if not isinstance(one[0].outcome, ToolDenied)]
+        denied = [one for one in found if isinstance(one[0].outcome, ToolDenied)]
         return Trial(
             result=result,
-            calls=tuple(
-                to_call(one)
-                for one in records
-                if not isinstance(one.outcome, ToolDenied) and not is_missed(one, case)
-            ),
+            calls=tuple(call for _, call, is_missing in answered if not is_missing),
             off_record=tuple(one for one in missed if one.declared is Effect.READ),
             new_effects=tuple(one for one in missed if one.declared is not Effect.READ),
-            simulated=tuple(to_call(one) for one in records if is_simulated(one)),
+            simulated=tuple(call for one, call, _ in answered if is_simulated(one)),
             made=tuple(
-                to_call(one)
-                for one in records
-                if not isinstance(one.outcome, ToolDenied) or is_missed(one, case)
+                call
+                for one, call, is_missing in found
+                if is_missing or not isinstance(one.outcome, ToolDenied)
             ),
-            asked=tuple(to_call(one) for one in records if one.approval is not None),
-            denied=tuple(
-                to_call(one)
-                for one in records
-                if isinstance(one.outcome, ToolDenied) and one.gate != LAB_GATE
-            ),
+            asked=tuple(call for one, call, _ in found if one.approval is not None),
+            denied=tuple(call for one, call, _ in denied if one.gate != LAB_GATE),
             cost=cost_of(result),
             ask=helpers.judge_of(run_id),
         )
