@@ -263,6 +263,12 @@ class WatchedStream(Generic[Item_co]):
         """Close the other stream."""
         await self._stream.aclose()
 
+    @property
+    def last_context(self) -> object:
+        """The context variables of the last message, where the other stream has them."""
+        # The SDK handles what a server asks in this context.
+        return getattr(self._stream, "last_context", None)
+
     def __aiter__(self) -> Self:
         return self
 
