@@ -24,9 +24,12 @@ from upshot import (
     Usage,
     lab,
     note,
+    resume,
     run,
     tool,
 )
+from upshot.entry.run_handle import RunHandle
+from upshot.entry.session_setup import has_log
 from upshot.journal import MemoryJournal, open_journal
 from upshot.lab import Dataset
 
@@ -331,6 +334,42 @@ async def test_nothing_is_stored_in_the_journal_of_the_app(tmp_path: Path) -> No
         before = await journal.runs()
         await lab.run(dataset, desk(hasty), journal=tmp_path / "lab.db")
         assert await journal.runs() == before
+
+
+@pytest.mark.parametrize("inside", [False, True], ids=["a trial", "its child run"])
+async def test_a_trial_is_not_continued_outside_the_lab(*, inside: bool) -> None:
+    @tool(effect="write", approval=True)
+    def pay(cents: int) -> str:
+        """Pay."""
+        BOOK.append("pay")
+        return "paid"
+
+    def reply(messages: Any) -> Any:
+        return "Done." if any(one.tool_call_id for one in messages) else asks
+
+    asks: Any = ToolCall("p", "pay", {"cents": 5})
+    payer = Agent("payer", model=ScriptedModel(lambda messages: asks), tools=[pay])
+    boss = Agent("boss", model=ScriptedModel(reply), tools=[payer])
+    agent = boss if inside else payer
+    call = ToolCall("h", "payer", {"request": "Pay."}) if inside else asks
+    agent = agent.but(model=ScriptedModel(lambda messages: call))
+    journal, before = MemoryJournal(), list(BOOK)
+    case = lab.Case(id="1", request=Request("Pay."))
+    dataset = Dataset("one", (case,))
+    whole = Ordered()
+    await lab.run(dataset, agent.but(budget=Budget(max_turns=2)), journal=whole)
+    trials = [one.run_id for one in await whole.runs()]
+    assert len(trials) > inside
+    for length in range(2, len(whole.order)):
+        journal = whole.cut(length)
+        for run_id in trials:
+            if (
+                await has_log(run_id, journal)
+                and await RunHandle(run_id, journal).result(0) is None
+            ):
+                with pytest.raises(Misuse, match="is a trial of the lab"):
+                    await resume(run_id, agent, journal=journal, approve=lambda asked: True)
+    assert before == BOOK
 
 
 async def test_any_cut_of_an_experiment_makes_the_same_report(dataset: Dataset) -> None:

@@ -17,6 +17,7 @@ from upshot.contract.agent import Agent, AgentTool, handoffs_of
 from upshot.contract.agent_spec import AgentSpec, Handoff, RunInfo
 from upshot.contract.base.secrets import MARKS_OPTION
 from upshot.contract.base.structs import JsonObject, Local
+from upshot.contract.events import RunStarted
 from upshot.contract.message import Message
 from upshot.contract.model_calls import Request, name_of
 from upshot.contract.protocols import Decider, Engine, Journal, Model, Observer
@@ -31,6 +32,7 @@ from upshot.models.registry import resolve
 from upshot.runs.limits.quotas import BoundQuota, bind, quotas_in, renewed
 from upshot.runs.plan import (
     ASK_WRITES_OPTION,
+    LAB_ATTRIBUTE,
     POLICY_OPTION,
     USUAL_BUDGET,
     Child,
@@ -45,7 +47,7 @@ from upshot.runs.plan import (
     to_request,
 )
 from upshot.runs.redaction import name_marks
-from upshot.runs.run_context import current_run
+from upshot.runs.run_context import current_run, stand_ins
 from upshot.runs.services.agent_tools import with_agents
 from upshot.runs.services.handoff_tools import handoff_tools
 from upshot.state.run_state import RunState
@@ -339,6 +341,7 @@ async def plan_again(
     started = past.started
     if started is None:
         raise Misuse(f"run {run_id!r} never started")
+    _check_no_trial(started)
     logged = past.options
     options.setdefault("attributes", started.attributes)
     options.setdefault("max_attempts", logged.get("max_attempts", 1))
@@ -362,6 +365,16 @@ async def plan_again(
         plan = replace(plan, turn=turn, asked=await asked_before(turn, plan, journal))
     marks = started.options.get(MARKS_OPTION)
     return replace(plan, secret_marks=marks) if plan.secrets and isinstance(marks, str) else plan
+
+
+def _check_no_trial(started: RunStarted) -> None:
+    """Refuse a run of the lab outside the lab, where its tools would be real."""
+    tried = started.attributes.get(LAB_ATTRIBUTE)
+    if isinstance(tried, dict) and "role" not in tried and stand_ins.get() is None:
+        raise Misuse(
+            f"run {started.run_id!r} is a trial of the lab, and its tools would be real here: "
+            "start its experiment again to continue it"
+        )
 
 
 def _with_approvals(policy: Policy | None) -> Policy:
