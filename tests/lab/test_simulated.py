@@ -241,6 +241,18 @@ async def test_a_judge_is_asked_once_and_its_cost_is_counted_apart() -> None:
     assert len(ASKED) == 2
 
 
+async def test_a_judge_that_stops_at_the_budget_is_named_and_asked_again() -> None:
+    judge = Agent("kind", model=paid(lambda messages: "0.5"))
+    dataset, journal = await recorded(clerk()), MemoryJournal()
+    options: Any = {"scorers": [judge], "journal": journal, "name": "x"}
+    report = await lab.run(dataset, clerk(), budget_usd=0.000001, **options)
+    assert "the scorer kind did not complete: budget_exceeded (1 time for today)" in (
+        report.sentences()
+    )
+    row = await tried(dataset, clerk(), budget_usd=5, **options)
+    assert row.scores["kind"].value == 0.5
+
+
 async def test_the_report_says_what_was_simulated_and_what_that_cost() -> None:
     options: Any = {"unseen": "simulated", "simulator": simulator(), "journal": "memory:"}
     report = await lab.run(await recorded(clerk()), clerk(first=7), **options)

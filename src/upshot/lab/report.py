@@ -17,6 +17,9 @@ from upshot.errors import Misuse
 from upshot.lab.scorers import Score
 from upshot.lab.statistics import ENOUGH_CASES, Interval, interval_of, spread_of
 
+# How the reason of a score begins that could not be given.
+_BROKEN = ("raised ", "did not complete")
+
 
 class LabCall(Value, frozen=True, kw_only=True):
     """A call that the record does not have.
@@ -355,7 +358,7 @@ def _labels(rows: Iterable[Row], scorer: str) -> dict[str, int]:
 
 def _is_broken(row: Row, scorer: str) -> bool:
     score = row.scores.get(scorer)
-    return score is not None and score.value is None and score.reason.startswith("raised ")
+    return score is not None and score.value is None and score.reason.startswith(_BROKEN)
 
 
 def score_text(found: Comparison) -> str:

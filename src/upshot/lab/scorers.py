@@ -285,7 +285,8 @@ def judge(agent: Agent[Any], *, name: str = "") -> Scorer:
             text += f"\n\nExpected:\n{case.expected}"
         result = await (_ask if trial.ask is None else trial.ask)(agent, text, called)
         if not result.success:
-            return Score(reason=f"the judge did not complete: {result.error and result.error.code}")
+            why = result.status if result.error is None else result.error.code
+            return Score(reason=f"did not complete: {why}")
         output: Any = result.content if result.output is None else result.output
         if isinstance(output, dict):
             fields = cast("dict[str, object]", output)
