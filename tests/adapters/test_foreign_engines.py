@@ -22,7 +22,7 @@ def test_an_engine_names_the_package_that_is_missing():
 @pytest.mark.parametrize(
     ("package", "kind"),
     [
-        ("claude_agent_sdk", "ClaudeAgentOptions"),
+        ("claude_agent_sdk", "ClaudeSDKClient"),
         ("crewai", "Crew"),
     ],
 )

@@ -12,6 +12,8 @@ import signal
 import sys
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).parents[2]))
+from tests.adapters_real.plays import QUIET
 from upshot import Agent, FinalizeDecision, Request, resume, run, tool
 from upshot.adapters import as_engine
 from upshot.errors import UpshotError
@@ -136,6 +138,34 @@ def smolagents_engine(base_url, refund):
     return as_engine(ToolCallingAgent([Refund()], model, verbosity_level=LogLevel.OFF))
 
 
+def claude_agent_sdk_engine(base_url, refund):
+    from claude_agent_sdk import ClaudeAgentOptions, create_sdk_mcp_server
+    from claude_agent_sdk import tool as claude_tool
+
+    @claude_tool("refund", "Refund an order.", {"x": int})
+    async def make_refund(arguments):
+        return {"content": [{"type": "text", "text": refund(arguments["x"])}]}
+
+    home = Path(sys.argv[3]).parent
+    options = ClaudeAgentOptions(
+        model="claude-sonnet-4-5",
+        cwd=home,
+        mcp_servers={"own": create_sdk_mcp_server("own", tools=[make_refund])},
+        tools=[],
+        allowed_tools=["mcp__own__refund"],
+        system_prompt="Answer.",
+        setting_sources=[],
+        env={
+            **QUIET,
+            "ANTHROPIC_BASE_URL": base_url.removesuffix("/v1"),
+            "ANTHROPIC_API_KEY": "no-key",
+            "CLAUDE_CODE_MAX_RETRIES": "0",
+            "CLAUDE_CONFIG_DIR": str(home / "claude"),
+        },
+    )
+    return as_engine(options)
+
+
 def langgraph_engine(base_url, refund):
     from langchain.agents import create_agent
     from langchain_openai import ChatOpenAI
@@ -184,6 +214,7 @@ ENGINES = {
     "agent_framework": agent_framework_engine,
     "crewai": crewai_engine,
     "smolagents": smolagents_engine,
+    "claude_agent_sdk": claude_agent_sdk_engine,
     "langgraph": langgraph_engine,
     "langgraph_tools": langgraph_tools_engine,
     "one_node_tools": one_node_tools_engine,

@@ -62,6 +62,10 @@ def written(folder):
         ("smolagents", "before", [], "completed done ToolFailure"),
         ("smolagents", "after", ["7"], "completed done ToolFailure"),
         ("smolagents", "end", ["7"], "completed done ToolExecutionResult"),
+        # Its program cannot be continued.
+        ("claude_agent_sdk", "before", [], "interrupted failed None ToolFailure"),
+        ("claude_agent_sdk", "after", ["7"], "interrupted failed None ToolFailure"),
+        ("claude_agent_sdk", "end", ["7"], "completed done ToolExecutionResult"),
         ("langgraph_tools", "before", [], "completed done ToolFailure"),
         ("langgraph_tools", "after", ["7"], "completed done ToolFailure"),
         ("langgraph_tools", "end", ["7"], "completed done ToolExecutionResult"),
@@ -74,6 +78,9 @@ async def test_a_tool_that_writes_is_never_called_twice(tmp_path, library, where
     if not is_here(library.removesuffix("_tools")):
         pytest.skip(f"{library} is not installed")
     replies = [as_final_answer(one) if library == "smolagents" else one for one in REPLIES]
+    if library == "claude_agent_sdk":
+        asked = ScriptedCall(name="mcp__own__refund", arguments={"x": 7})
+        replies = [Reply(tool_calls=(asked,)), Reply(text="done")]
     async with Simulator(Scenario(replies=replies)) as simulator:
         status, _ = await work(library, simulator, tmp_path, where)
         assert (status, written(tmp_path)) == (-signal.SIGKILL, wrote)

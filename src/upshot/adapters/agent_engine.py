@@ -111,7 +111,10 @@ class AgentWork:
 
     Attributes:
         calls: Its model and tool calls.
+        tries_once: Whether the library's requests cannot be sent a second time.
     """
+
+    tries_once: ClassVar[bool] = False
 
     def __init__(self, run: Run, host: RunHost, board: Board, calls: EngineCalls) -> None:
         self.calls: EngineCalls = calls
@@ -173,7 +176,7 @@ class AgentWork:
         self._show_outcomes()
         if self._run.tools.pending:
             raise self.calls.end(Parked(*self._run.tools.pending))
-        response = await self.calls.ask(name, request, call, stream)
+        response = await self.calls.ask(name, request, call, stream, tries_once=self.tries_once)
         if response.error is not None:
             raised = response.raw
             if isinstance(raised, Exception) and self.may_recover(raised):

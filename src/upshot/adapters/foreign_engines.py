@@ -20,15 +20,14 @@ _DRIVEN: Final = (
     ("google", "BaseAgent", "adk_engine", "ADKEngine"),
     ("agno", "Agent", "agno_engine", "AgnoEngine"),
     ("agent_framework", "RawAgent", "agent_framework_engine", "AgentFrameworkEngine"),
+    ("claude_agent_sdk", "ClaudeAgentOptions", "claude_agent_engine", "ClaudeAgentEngine"),
     ("crewai", "Agent", "crewai_engine", "CrewAIEngine"),
     ("smolagents", "MultiStepAgent", "smolagents_engine", "SmolagentsEngine"),
     ("langgraph", "Pregel", "langgraph_engine", "LangGraphEngine"),
 )
-_OWN_PROGRAM: Final = "a program of its own asks the model"
 # Libraries whose agents are read and not driven: the package, a class, its adapter, and why.
 _UNDRIVEN: Final = (
-    ("claude_agent_sdk", "ClaudeAgentOptions", "from_claude_agent_sdk", _OWN_PROGRAM),
-    ("claude_agent_sdk", "ClaudeSDKClient", "from_claude_agent_sdk", _OWN_PROGRAM),
+    ("claude_agent_sdk", "ClaudeSDKClient", "from_claude_agent_sdk", "it runs already"),
     ("crewai", "Crew", "from_crewai", "each of its tasks has its own prompt and agent"),
 )
 
@@ -43,10 +42,10 @@ def as_engine(
 
     Args:
         agent: An agent of Pydantic AI, the OpenAI Agents SDK, Google's Agent Development Kit, Agno,
-            Microsoft Agent Framework, CrewAI or smolagents; a function without parameters that
-            makes an agent of Strands; a compiled graph of LangGraph, such as an agent of LangChain;
-            or a function that makes such a graph from the run's tools, a list of LangChain tools. A
-            graph can get the run's tools in no other way.
+            Microsoft Agent Framework, CrewAI or smolagents; the options of the Claude Agent SDK; a
+            function without parameters that makes an agent of Strands; a compiled graph of
+            LangGraph, such as an agent of LangChain; or a function that makes such a graph from the
+            run's tools, a list of LangChain tools. A graph can get the run's tools in no other way.
         reads: The names of the agent's own tools that only read, so that an interrupted call may be
             repeated. All others count as tools that write.
         prices: The prices of the agent's models, by "provider:model"; they win over the public
@@ -75,8 +74,8 @@ def as_engine(
         return _make("langgraph_engine", "LangGraphEngine", agent, reads=reads, prices=prices)
     raise Misuse(
         "as_engine takes an agent of Pydantic AI, OpenAI Agents, ADK, Agno, Agent Framework, "
-        "CrewAI or smolagents, a graph of LangGraph or a function that makes one of tools, or one "
-        f"that makes an agent of Strands, not {kind_of(agent)}"
+        "CrewAI or smolagents, options of the Claude Agent SDK, a graph of LangGraph or a function "
+        f"that makes one of tools, or one that makes an agent of Strands, not {kind_of(agent)}"
     )
 
 
