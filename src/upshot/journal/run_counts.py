@@ -30,7 +30,19 @@ _HOUR_US = 3_600_000_000
 _ENDINGS = frozenset(one.value for one in Status)
 _APPLIED, _UNKNOWN = EFFECTS.index(Effect.APPLIED), EFFECTS.index(Effect.UNKNOWN)
 _encoder = msgspec.json.Encoder()
-_calls = msgspec.json.Decoder(tuple[CallCount, ...])
+
+
+class _StoredCalls(msgspec.Struct, gc=False):
+    """A ``CallCount`` in a row, read in large numbers."""
+
+    type: str
+    name: str
+    calls: int = 0
+    failed: int = 0
+    took: list[int] = []
+
+
+_calls = msgspec.json.Decoder(list[_StoredCalls])
 
 
 class CountedRun(NamedTuple):
@@ -134,9 +146,10 @@ class Tally:
 
     def add_took(self, took: Sequence[int], sign: int = 1) -> None:
         """Add numbers of durations by bucket; those of unknown buckets are left out."""
+        own = self.took
         for bucket, number in enumerate(took[:BUCKETS]):
             if number:
-                self.took[bucket] += sign * number
+                own[bucket] += sign * number
 
 
 class Tallies(defaultdict[CountKey, Tally]):
@@ -151,14 +164,22 @@ class Tallies(defaultdict[CountKey, Tally]):
             self[key].add(tally)
 
 
-def add_run(tallies: Tallies, run: CountedRun, sign: int = 1) -> None:
-    """Count a run in the hour of its start, or with the sign -1 take it out again.
+def add_run(
+    tallies: Tallies, run: CountedRun, sign: int = 1, place: tuple[int, str, int] | None = None
+) -> None:
+    """Count a run, or with the sign -1 take it out again.
 
     A run whose session is at work counts for nothing.
+
+    Args:
+        tallies: What to add it to.
+        run: The run.
+        sign: 1 or -1.
+        place: Its span, tenant and start in the keys; by default the hour of its start.
     """
     if not run.is_counted:
         return
-    place = (1, run.tenant, run.started_at // _HOUR_US)
+    place = place or (1, run.tenant, run.started_at // _HOUR_US)
     amount = 0.0 if run.is_inside else run.cost
     currency = run.currency if amount else ""
     tally = tallies[CountKey(*place, "run", run.agent_id, run.status, run.error_code, currency)]
@@ -167,7 +188,7 @@ def add_run(tallies: Tallies, run: CountedRun, sign: int = 1) -> None:
     tally.applied += sign * (run.effect == _APPLIED)
     tally.unknown += sign * (run.effect == _UNKNOWN)
     tally.took[bucket_of(run.took)] += sign
-    for call in decode_calls(run.calls):
+    for call in _decode_calls(run.calls):
         tally = tallies[CountKey(*place, call.type, "", call.name)]
         tally.add_took(call.took, sign)
         tally.count += sign * call.calls
@@ -207,12 +228,12 @@ def encode_calls(calls: Sequence[CallCount]) -> str:
     return _encoder.encode(calls).decode() if calls else ""
 
 
-def decode_calls(text: str) -> tuple[CallCount, ...]:
+def _decode_calls(text: str) -> list[_StoredCalls]:
     """Decode the calls of a run; nothing if they cannot be read."""
     try:
-        return _calls.decode(text) if text else ()
+        return _calls.decode(text) if text else []
     except msgspec.MsgspecError:
-        return ()
+        return []
 
 
 class RunFigure(Value, frozen=True, kw_only=True):
@@ -345,7 +366,7 @@ def figures_of(runs: Iterable[CountedRun], wanted: FigureQuery) -> RunFigures:
     for run in runs:
         part = int((run.started_at / 1e6 - since_s) // step_s)
         # Of all tenants and at one time, so that they are added up.
-        add_run(by_part[max(part, -1)], run._replace(tenant="", started_at=0))
+        add_run(by_part[max(part, -1)], run, place=(1, "", 0))
     parts, totals = Tallies(), Tallies()
     for part, tallies in by_part.items():
         for key, tally in tallies.items():

@@ -185,6 +185,9 @@ def tools_in(records: Iterable[ToolRecord], asks: Mapping[str, Pending]) -> tupl
     return tuple(dict.fromkeys((*called, *asked)))[:_MOST_TOOLS]
 
 
+_FAILURES = (ToolFailure, ToolTimeout)
+
+
 class _Calls:
     """The calls of one model or tool so far."""
 
@@ -222,26 +225,33 @@ def calls_in(
     """
     models: dict[str, _Calls] = {}
     for response in responses:
-        if (name := _model_name(response, model)) in models or len(models) < _MOST_TOOLS:
-            took_ms = response.duration_ms or None
-            calls = models.setdefault(name, _Calls())
-            calls.count(took_ms, failed=response.error is not None)
+        known = response.provider_data
+        name = f"{known.get('provider') or ''}:{known.get('model') or ''}"
+        if (calls := _calls_of(models, name)) is not None:
+            calls.count(response.duration_ms or None, failed=response.error is not None)
     tools: dict[str, _Calls] = {}
     for record in records:
-        name = _tool_name(record.tool_name)
-        if record.started_at is not None and (name in tools or len(tools) < _MOST_TOOLS):
-            failed = isinstance(record.outcome, ToolFailure | ToolTimeout)
-            tools.setdefault(name, _Calls()).count(record.run_ms, failed=failed)
+        if record.started_at is None or (calls := _calls_of(tools, record.tool_name)) is None:
+            continue
+        calls.count(record.run_ms, failed=type(record.outcome) in _FAILURES)
+    # Names are cleaned once each, and not for each call.
     return (
-        *(calls.shown("model", name) for name, calls in models.items()),
-        *(calls.shown("tool", name) for name, calls in tools.items()),
+        *(calls.shown("model", _model_name(name, model)) for name, calls in models.items()),
+        *(calls.shown("tool", _tool_name(name)) for name, calls in tools.items()),
     )
 
 
-def _model_name(response: ModelResponse, model: str) -> str:
-    provider, name = (response.provider_data.get(one) for one in ("provider", "model"))
-    known = f"{provider}:{name}" if provider and name else model or "unknown"
-    return without_nul(clean_text(known))
+def _calls_of(known: dict[str, _Calls], name: str) -> _Calls | None:
+    """Return the calls of *name*; None if it is one too many."""
+    calls = known.get(name)
+    if calls is None and len(known) < _MOST_TOOLS:
+        calls = known[name] = _Calls()
+    return calls
+
+
+def _model_name(name: str, model: str) -> str:
+    is_whole = not (name.startswith(":") or name.endswith(":"))
+    return without_nul(clean_text(name if is_whole else model or "unknown"))
 
 
 def _head_of(turn: JsonObject, run_id: str) -> str:
