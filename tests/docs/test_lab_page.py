@@ -6,7 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.docs.test_pages import FILE, ROOT, blocks_of
+from tests.docs.test_pages import ROOT
+from tests.docs.test_types import FILE
 from tests.serve.kit import served
 from upshot import App
 from upshot.cli.loading import import_file
@@ -14,11 +15,7 @@ from upshot.serve import User
 
 
 async def test_the_check_of_the_page_is_red_and_then_green(tmp_path: Path) -> None:
-    files = {
-        f"{named[1]}.py": code
-        for code in blocks_of(ROOT / "docs" / "lab.md")
-        if (named := FILE.match(code))
-    }
+    files = dict(FILE.findall((ROOT / "docs" / "lab.md").read_text()))
     assert sum(bool(line.strip()) for code in files.values() for line in code.splitlines()) <= 25
     for name, code in files.items():
         (tmp_path / name).write_text(code)

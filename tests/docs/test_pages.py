@@ -15,7 +15,6 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 LINK = re.compile(r"\]\(([^)\s]+)\)")
-FILE = re.compile(r"# (\w+)\.py\n")
 BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
@@ -28,17 +27,12 @@ def test_the_code_of_a_page_runs(
     page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.syspath_prepend(str(tmp_path))
     module = types.ModuleType("page")
     # Dataclasses look their module up.
     monkeypatch.setitem(sys.modules, "page", module)
     namespace = vars(module)
     for number, code in enumerate(blocks_of(page), start=1):
         place = f"{page.name}, block {number}"
-        if named := FILE.match(code):
-            # Later blocks may import it.
-            (tmp_path / f"{named[1]}.py").write_text(code)
-            monkeypatch.delitem(sys.modules, named[1], raising=False)
         flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
         compiled = compile(code, place, "exec", flags, dont_inherit=True)
         if compiled.co_flags & inspect.CO_COROUTINE:

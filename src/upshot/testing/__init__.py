@@ -12,6 +12,8 @@ closes it again. The parts:
 - ``doubles`` has test doubles: ``ScriptedTool``, ``FakeClock``, and tools that fail at a chosen
   moment. ``ScriptedModel`` is in ``upshot.models``. They do not need pytest.
 - ``plugin`` has the fixtures for pytest; load it as a pytest plugin.
+- ``cases_marker`` has the marker ``upshot_cases``, which pytest finds by itself, and ``cases`` what
+  a marked test gets.
 
 Invariants:
 
@@ -32,6 +34,7 @@ from upshot.lazy import lazy_imports
 with lazy_imports(globals()):
     from upshot.models.scripted import ScriptedModel as ScriptedModel
     from upshot.testing.adapter_contract import AdapterContract as AdapterContract
+    from upshot.testing.cases import RunnableCase as RunnableCase
     from upshot.testing.doubles import (
         CrashAfterStart as CrashAfterStart,
         FakeClock as FakeClock,
