@@ -41,6 +41,7 @@ from upshot.journal.run_counts import (
 from upshot.journal.shared import SharedJournal, needs_shared
 from upshot.journal.sql.count_rows import count_again
 from upshot.journal.sql.sql_journal import SqlJournal
+from upshot.testing.ledger_contract import Run
 
 START = datetime(2026, 3, 4, 5, 0, tzinfo=UTC)
 KINDS = ["memory", "sqlite", "postgres"]
@@ -232,6 +233,25 @@ async def test_what_has_not_ended_is_counted_now(
         assert (theirs.running, theirs.waiting) == (1, (0,) * len(AGES))
         assert (await journal.open_work(owner="ann", tenant="acme")).running == 1
         assert (await journal.open_work(owner="ann")).running == 0
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_an_effect_is_under_way_until_its_run_is_released_and_unknown_then(
+    kind: str, tmp_path: Path, request: pytest.FixtureRequest
+):
+    async with opened(kind, tmp_path, request) as journal:
+        desk = await Run(journal, "run-1").begin(user="ann", tenant="acme")
+        assert await desk.start("a", "7")
+
+        async def found(**whose: str) -> tuple[int, int]:
+            work = await journal.open_work(**whose)
+            return work.begun, work.unknown
+
+        assert await found() == await found(tenant="acme") == (1, 0)
+        assert await found(owner="ann") == (0, 0)
+        held: Any = journal
+        held.release("run-1", 1)
+        assert await found() == await found(owner="ann", tenant="acme") == (0, 1)
 
 
 @pytest.mark.parametrize("kind", KINDS)
