@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import json
+from subprocess import PIPE
 from typing import Any
 
 import pytest
@@ -10,6 +12,8 @@ from mcp import MCPError
 
 from tests.gateway import shop
 from tests.gateway.kit import KEY, REFUND, VERIFY, Place, approving, text_of, told
+from tests.gateway.tasks_server import TASKS
+from tests.processes import ROOT, launched, start_python
 from upshot import open_journal
 from upshot.contract.codec import encode
 from upshot.entry.run_handle import RunHandle
@@ -252,3 +256,44 @@ async def test_a_client_that_cancels_cancels_at_the_server(place: Place, mode: A
             await asyncio.sleep(0.01)
     assert told(again)["reason"] == "effect_unknown"
     assert place.lines == ["refund 7", "cancelled 7"]
+
+
+@pytest.mark.parametrize("version", ["2025-11-25", "2026-07-28"])
+async def test_a_call_is_no_task_and_a_server_that_makes_one_leaves_it_unknown(
+    bare_place: Place, version: str
+):
+    place = bare_place
+    command = launched("-m", "tests.gateway.tasks_server", place.book)
+    place.write(
+        {"shop/refund": {"effect": "write", "once": "order_id"}},
+        servers={"shop": {"command": command, "cwd": str(ROOT)}},
+    )
+    able = {"tasks": {"list": {}}, "extensions": {TASKS: {}, "other/one": {}}}
+    meta: dict[str, Any] = {}
+    if version == "2026-07-28":
+        meta = {"io.modelcontextprotocol/clientCapabilities": able}
+        meta["io.modelcontextprotocol/protocolVersion"] = version
+    call = {"name": "refund", "arguments": {"order_id": "7"}, "task": {"ttl": 1}, "_meta": meta}
+    hello = {"protocolVersion": version, "capabilities": able, "clientInfo": {"name": "a"}}
+    first = ("server/discover", {"_meta": meta}) if meta else ("initialize", hello)
+    asked = [first, ("tools/call", call), ("tools/call", call)]
+    lines = [
+        json.dumps({"jsonrpc": "2.0", "id": number, "method": method, "params": params})
+        for number, (method, params) in enumerate(asked)
+    ]
+    with start_python(*place.command(), stdin=PIPE, stdout=PIPE, cwd=ROOT, text=True) as process:
+        assert process.stdin is not None and process.stdout is not None
+        replies: list[Any] = []
+        for line in lines:
+            process.stdin.write(line + "\n")
+            process.stdin.flush()
+            replies.append(json.loads(await asyncio.to_thread(process.stdout.readline))["result"])
+        process.stdin.close()
+    told_able, made, again = replies
+    assert told_able["capabilities"] == {"tools": {}, "extensions": {}}
+    assert made["isError"] and made["_meta"]["upshot/outcome"]["effect"] == "unknown"
+    assert again["_meta"]["upshot/outcome"]["reason"] == "effect_unknown"
+    received = [json.loads(line) for line in place.lines]
+    calls = [one["params"] for one in received if one["method"] == "tools/call"]
+    assert len(calls) == 1 and "task" not in calls[0]
+    assert TASKS not in place.book.read_text() and "other/one" in place.book.read_text()

@@ -110,6 +110,8 @@ class Ticket:
         if result.get("resultType") == "input_required":
             # The client answers what the server asks, and makes the same call again.
             raise ToolError("the server asks for input first", effect=Effect.NONE)
+        if result.get("resultType") == "task" or ("task" in result and "content" not in result):
+            raise ToolError("the server made a task of it, which was not asked for")
         if result.get("isError") is True:
             raise ToolError(_text_of(result) or "it failed and gave no reason", effect=error)
         return result

@@ -8,7 +8,13 @@ from functools import partial
 from typing import Any, Protocol, TypeAlias, cast
 
 from mcp import MCPError
-from mcp_types import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, SERVER_INFO_META_KEY
+from mcp_types import (
+    CLIENT_CAPABILITIES_META_KEY,
+    INTERNAL_ERROR,
+    INVALID_PARAMS,
+    METHOD_NOT_FOUND,
+    SERVER_INFO_META_KEY,
+)
 
 from upshot.contract.base.structs import Json, JsonObject
 from upshot.contract.pending import Approve, Deny, PendingApproval
@@ -47,6 +53,7 @@ _NAMED = ("tools", "prompts")
 _TO_ALL = frozenset(("ping", "logging/setLevel"))
 _MAX_PAGES = 100
 _SUBSCRIPTION = "io.modelcontextprotocol/subscriptionId"
+_TASKS = "io.modelcontextprotocol/tasks"
 
 
 class Front(Protocol):
@@ -113,7 +120,8 @@ class Session:
         """
         handler = self._handlers.get(method, self._pass_on)
         try:
-            return self.calls.mask(await handler(context, method, dict(params or {})))
+            found = await handler(context, method, _without_tasks(params or {}))
+            return self.calls.mask(_without_tasks(found) if "capabilities" in found else found)
         except MCPError as error:
             text = self.calls.mask(error.message)
             raise MCPError(error.code, text, self.calls.mask(error.data)) from error
@@ -400,6 +408,32 @@ class Session:
 
 class _AskFirst(Exception):
     """The client has to be asked by the result of its request."""
+
+
+def _without_tasks(message: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a request or a result that neither asks for tasks nor offers them.
+
+    What a task did is known at its end only, so the gateway has its servers make each call whole.
+    """
+    plain = {name: value for name, value in message.items() if name != "task"}
+    if "capabilities" in plain:
+        plain["capabilities"] = _less_able(plain["capabilities"])
+    meta = plain.get("_meta")
+    if isinstance(meta, dict) and CLIENT_CAPABILITIES_META_KEY in meta:
+        known = cast("JsonObject", meta)
+        able = _less_able(known[CLIENT_CAPABILITIES_META_KEY])
+        plain["_meta"] = {**known, CLIENT_CAPABILITIES_META_KEY: able}
+    return plain
+
+
+def _less_able(capabilities: Json) -> Json:
+    if not isinstance(capabilities, dict):
+        return capabilities
+    able = {name: value for name, value in capabilities.items() if name != "tasks"}
+    extensions = able.get("extensions")
+    if isinstance(extensions, dict):
+        able["extensions"] = {name: one for name, one in extensions.items() if name != _TASKS}
+    return able
 
 
 _OURS = "upshot"
