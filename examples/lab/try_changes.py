@@ -12,6 +12,7 @@ in FOLDER, and open the page Lab.
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import sys
 from pathlib import Path
@@ -67,7 +68,9 @@ def main(folder: Path) -> int:
 
 
 if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description="Try three changes on a hundred bad runs.")
+    parser.add_argument("folder", nargs="?", type=Path, metavar="FOLDER", help="keeps all files")
     with TemporaryDirectory() as made:
-        given = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(made)
-        given.mkdir(parents=True, exist_ok=True)
-        sys.exit(main(given))
+        place = parser.parse_args().folder or Path(made)
+        place.mkdir(parents=True, exist_ok=True)
+        sys.exit(main(place))

@@ -78,7 +78,7 @@ def test_the_health_of_a_journal_is_told(
     assert out.splitlines()[1:] == [
         "writing   works",
         "standby   none that commits wait for: a failover may lose what was written",
-        "tables    version 1",
+        "tables    version 2",
         "clock     as here",
         "at work   0 processes with 0 runs",
         "due       0 runs",

@@ -25,6 +25,7 @@ from upshot import (
     encode,
     open_journal,
 )
+from upshot.contract.call_counts import CallCount
 from upshot.contract.events import BoardChanged, ModelReplied, RunSettled, ToolSettled
 from upshot.contract.result import AttemptLine, ChildRun, RunEffect
 from upshot.journal.event_codec import DURABLE, read_event, to_entry
@@ -33,7 +34,7 @@ from upshot.state.board import Board
 WRONG: tuple[Any, ...] = (5, 1.5, True, "x", b"x", None, ["c"], (1,), {"a": 1}, {1: 2}, object())
 GIVEN: dict[str, Any] = {
     "id": "i", "name": "n", "call_id": "c", "tool_name": "t", "reason": "policy", "text": "t",
-    "role": "user", "exec_id": "e", "step": "s", "message": "m", "messages": (),
+    "role": "user", "exec_id": "e", "step": "s", "type": "tool", "message": "m", "messages": (),
 }  # fmt: skip
 # Every step of a run makes them, so that the writer of the log looks at them instead.
 WRITTEN: dict[type, Callable[[Any], Event]] = {
@@ -44,6 +45,7 @@ WRITTEN: dict[type, Callable[[Any], Event]] = {
     RunEffect: lambda value: RunSettled(result=AgentResult(effects=(value,))),
     ChildRun: lambda value: RunSettled(result=AgentResult(child_runs=(value,))),
     AttemptLine: lambda value: RunSettled(result=AgentResult(attempt_log=(value,))),
+    CallCount: lambda value: RunSettled(result=AgentResult(), calls=(value,)),
 }
 UNSENT = {"BoardSnapshot", "ModelRequest", "RequestDigests", "RunInfo", "RunSummary"}
 UNSENT |= {"Conversation", "ConversationSummary", "SeedReference", "RunEvent"}

@@ -51,7 +51,7 @@ def test_every_field_is_described() -> None:
 
 def test_only_what_a_value_is_about_has_no_default() -> None:
     told = {"call_id", "tool_name", "id", "name", "role", "message", "exec_id", "step"}
-    told |= {"outcome", "record", "result", "answer", "reason", "effect"}
+    told |= {"outcome", "record", "result", "answer", "reason", "effect", "type"}
     for kind in STRUCTS:
         required = {field.name for field in msgspec.structs.fields(kind) if field.required}
         assert required <= told, kind
