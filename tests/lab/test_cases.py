@@ -429,3 +429,32 @@ async def test_a_wrong_option_is_refused_before_a_model_is_asked(options: Any, s
 async def test_a_wrong_number_of_cases_is_refused(options: Any) -> None:
     with pytest.raises(Misuse, match="is a whole number from 1"):
         await Dataset.from_journal(MemoryJournal(), **options)
+
+
+async def test_approvals_and_answers_of_child_runs_come_from_the_record() -> None:
+    async def ask(run: Any, host: Any, board: Any) -> Any:
+        first = await host.ask_user("First?")
+        inner = await run.child(clerk, "Delete 7.")
+        return [first, inner.content, await host.ask_user("Third?")]
+
+    async def work(run: Any, host: Any, board: Any) -> Any:
+        found = await run.child(deleter, "Delete 7.")
+        return f"{await host.ask_user('Second?')} {found.content}"
+
+    class Host:
+        def __init__(self) -> None:
+            self.answers = iter(["a", "b", "c"])
+
+        def ask_user(self, question: str) -> str:
+            return next(self.answers)
+
+    deleter = desk(ToolCall("d", "delete", {"id": 7}))
+    clerk = Agent[Any]("clerk", engine=ScriptEngine(work))
+    agent = Agent[Any]("asker", engine=ScriptEngine(ask))
+    dataset = await recorded(agent, host=Host(), approve=lambda asked: True)
+    (case,) = dataset
+    assert [*case.answers.values()] == ["a", "b", "c"]
+    assert [*case.approvals.values()] == [(True,)]
+    row = await tried(dataset, agent)
+    assert (row.status, row.new_effects, row.answer) == ("completed", (), case.answer)
+    assert row.scores["same_effects"].value == 1

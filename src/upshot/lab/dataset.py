@@ -27,6 +27,7 @@ from upshot.contract.base.enums import Effect
 from upshot.contract.base.secrets import Secrets, hide_all_marks
 from upshot.contract.base.structs import Json, JsonObject, Moment, Value
 from upshot.contract.codec import decode, decoder_of, encode
+from upshot.contract.events import QuestionAnswered
 from upshot.contract.message import MAIN_CHANNEL, Message
 from upshot.contract.model_calls import ModelReplied, ModelResponse, Request
 from upshot.contract.protocols import ArtifactStore, Journal, RunFilters, RunSummary
@@ -104,9 +105,10 @@ class Case(Value, frozen=True, kw_only=True):
         replies: The replies of the models of the run and its child runs, in the order of their
             times.
         calls: The tool calls of the run and of its child runs, in order.
-        answers: What the user answered, by the question.
+        answers: What the user answered to the run and its child runs, by the question, in order.
         signals: The signals that it got, in order.
-        approvals: Whether a call was approved, each time, by tool and arguments.
+        approvals: Whether a call was approved, each time, by tool and arguments; those of child
+            runs too.
         status: How the run ended, "" for a case made by hand.
         answer: What it answered, None for nothing.
         error: Why it failed, "" if it did not.
@@ -292,7 +294,8 @@ async def case_of(run_id: str, journal: Journal, *, after: int = 0) -> Case | No
     costs = [one.cost.total for one in results if one.cost is not None]
     shared = shared_journal(journal)
     notes = () if shared is None else await shared.notes(run_id)
-    replied = [one for state in runs async for one in _replies_of(state, journal)]
+    everyone = [state async for state in with_children(runs, journal)]
+    replied = [one for state in everyone async for one in _replies_of(state, journal)]
     return Case(
         id=run_id,
         run_id=run_id,
@@ -304,10 +307,10 @@ async def case_of(run_id: str, journal: Journal, *, after: int = 0) -> Case | No
         started_at=started.time,
         first_replies=tuple(await _replies_until(after, run_id, journal)),
         replies=tuple(response for _, response in sorted(replied, key=_by_time)),
-        calls=tuple([one for state in runs async for one in _calls_of(state, journal)]),
-        answers=answers_in(runs),
+        calls=tuple([one for state in everyone async for one in _calls_of(state, journal)]),
+        answers=await _answers_of(everyone, journal),
         signals=tuple(signals_in(runs)),
-        approvals=_approvals_in(runs),
+        approvals=_approvals_in(everyone),
         status="" if last is None else str(last.status.value),
         answer=None if last is None else last.content,
         error="" if last is None or last.error is None else str(last.error.code),
@@ -331,11 +334,23 @@ async def chain_states(
     return found
 
 
-def answers_in(runs: Iterable[RunState]) -> dict[str, Json]:
-    """Return the answers to questions, by question; signals are none."""
+async def with_children(
+    states: Iterable[RunState], journal: Journal, *, secrets: Sequence[str] = ()
+) -> AsyncIterator[RunState]:
+    """Yield the states of runs, each followed by those of its child runs."""
+    for past in states:
+        yield past
+        for child in past.children:
+            inner = RunState()
+            await fold_new_events(inner, child, journal, secrets=secrets)
+            async for state in with_children([inner], journal, secrets=secrets):
+                yield state
+
+
+def answers_in(past: RunState) -> dict[str, Json]:
+    """Return the answers to questions of one run, by question; signals are none."""
     return {
         id: value
-        for past in runs
         for id, value in past.answers_given.items()
         if id not in past.waits and not signal_name(id)
     }
@@ -371,16 +386,11 @@ def _history_of(past: RunState) -> tuple[Message, ...]:
 async def _replies_of(
     past: RunState, journal: Journal
 ) -> AsyncIterator[tuple[datetime | None, ModelResponse]]:
-    """Yield the replies of a run's model and of its child runs' models, with their times."""
+    """Yield the replies of a run's model, with their times."""
     run_id = "" if past.started is None else past.started.run_id
     async for event, _ in states(journal.events(run_id), seeds=seeds_of(journal)):
         if isinstance(event, ModelReplied) and not event.purpose:
             yield event.time, event.response
-    for child in past.children:
-        inner = RunState()
-        await fold_new_events(inner, child, journal)
-        async for one in _replies_of(inner, journal):
-            yield one
 
 
 async def _replies_until(last: int, run_id: str, journal: Journal) -> list[ModelResponse]:
@@ -394,8 +404,25 @@ async def _replies_until(last: int, run_id: str, journal: Journal) -> list[Model
     ]
 
 
-def _by_time(replied: tuple[datetime | None, ModelResponse]) -> float:
-    return 0.0 if replied[0] is None else replied[0].timestamp()
+async def _answers_of(runs: Iterable[RunState], journal: Journal) -> dict[str, Json]:
+    """Return the answers in the order of their times; child runs may have asked in between."""
+    found: list[tuple[datetime | None, tuple[str, Json]]] = []
+    for past in runs:
+        given = answers_in(past)
+        if not given or past.started is None:
+            continue
+        events = states(journal.events(past.started.run_id), seeds=seeds_of(journal))
+        times = {one.id: one.time async for one, _ in events if isinstance(one, QuestionAnswered)}
+        found += [(times.get(id), one) for id, one in zip(given, given.items(), strict=True)]
+    answers: dict[str, Json] = {}
+    for _, (id, value) in sorted(found, key=_by_time):
+        # Two runs may call their questions the same.
+        answers[id if id not in answers else f"{id} ({len(answers) + 1})"] = value
+    return answers
+
+
+def _by_time(timed: tuple[datetime | None, object]) -> float:
+    return 0.0 if timed[0] is None else timed[0].timestamp()
 
 
 async def _run_ids(
@@ -432,15 +459,10 @@ async def _fits(run: RunSummary, *, journal: Journal, note: str, min_cost: Decim
 
 
 async def _calls_of(past: RunState, journal: Journal) -> AsyncIterator[RecordedCall]:
-    """Yield the calls of a run and its child runs that have an outcome."""
+    """Yield the calls of a run that have an outcome."""
     for record in past.records:
         if not isinstance(record.outcome, ToolDenied):
             yield await _recorded(record, journal)
-    for child in past.children:
-        inner = RunState()
-        await fold_new_events(inner, child, journal)
-        async for one in _calls_of(inner, journal):
-            yield one
 
 
 async def _recorded(record: ToolRecord, journal: Journal) -> RecordedCall:
@@ -480,11 +502,12 @@ async def _whole(outcome: ToolArtifactReference, run_id: str, store: ArtifactSto
 def _approvals_in(runs: Iterable[RunState]) -> dict[str, tuple[bool, ...]]:
     """Return whether each call that was asked about was approved, in order."""
     found: dict[str, tuple[bool, ...]] = {}
-    for record in (record for past in runs for record in past.records):
-        if record.approval is not None:
-            arguments = record.arguments_executed or record.arguments_validated or {}
-            key = call_key(record.tool_name, arguments)
-            found[key] = (*found.get(key, ()), not isinstance(record.outcome, ToolDenied))
+    records = (one for past in runs for one in past.records)
+    asked = [(one.approval.at, one) for one in records if one.approval is not None]
+    for _, record in sorted(asked, key=_by_time):
+        arguments = record.arguments_executed or record.arguments_validated or {}
+        key = call_key(record.tool_name, arguments)
+        found[key] = (*found.get(key, ()), not isinstance(record.outcome, ToolDenied))
     return found
 
 

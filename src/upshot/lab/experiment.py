@@ -32,7 +32,6 @@ from upshot.contract.result import AgentResult
 from upshot.contract.settings import Policy, Quota
 from upshot.contract.tool_calls import ToolDenied, ToolRecord
 from upshot.entry import api
-from upshot.entry.resume import fold_new_events
 from upshot.entry.run_handle import RunHandle
 from upshot.errors import Misuse
 from upshot.journal.opening import open_journal
@@ -44,6 +43,7 @@ from upshot.lab.dataset import (
     call_key,
     chain_states,
     signals_in,
+    with_children,
 )
 from upshot.lab.kept_reports import KeptExperiment, keep_report, keep_start
 from upshot.lab.kept_runs import KeptRuns, cost_of, digest_of
@@ -275,7 +275,9 @@ class _Experiment:
 
         async def resume(run_id: str) -> AgentResult[Any]:
             chain = await chain_states(run_id, self.journal, secrets=self.secrets)
-            states = [state async for state in self._with_children(chain)]
+            states = [
+                state async for state in with_children(chain, self.journal, secrets=self.secrets)
+            ]
             options = self._options(case, tried, states, helpers)
             last = run_id if chain[-1].started is None else chain[-1].started.run_id
             agent = self._agent_for(case, tried.agent)
@@ -367,7 +369,7 @@ class _Experiment:
         stand_ins.set(answering.of_run)
         options: dict[str, Any] = {
             "journal": self.journal,
-            "host": _RecordedHost(case, sum(len(answers_in([one])) for one in states)),
+            "host": _RecordedHost(case, sum(len(answers_in(one)) for one in states)),
             "approve": _RecordedApprovals(case, self.approvals, states, self.mask),
             "clock": _RecordedClock(case.started_at),
             "policy": tried.policy or case.policy,
@@ -410,18 +412,8 @@ class _Experiment:
         if is_alone and not await self.journal.runs(parent_run_id=run_id, limit=1):
             return result.tool_records  # which spares reading the log
         chain = await chain_states(run_id, self.journal, secrets=self.secrets)
-        states = self._with_children(chain)
+        states = with_children(chain, self.journal, secrets=self.secrets)
         return [record async for state in states for record in state.records]
-
-    async def _with_children(self, states: Iterable[RunState]) -> AsyncIterator[RunState]:
-        """Yield the states of runs, each followed by those of its child runs."""
-        for past in states:
-            yield past
-            for child in past.children:
-                inner = RunState()
-                await fold_new_events(inner, child, self.journal, secrets=self.secrets)
-                async for state in self._with_children([inner]):
-                    yield state
 
 
 class _LabAgents:
