@@ -336,6 +336,37 @@ async def test_nothing_is_stored_in_the_journal_of_the_app(tmp_path: Path) -> No
         assert await journal.runs() == before
 
 
+async def test_the_journal_of_an_app_is_refused(dataset: Dataset) -> None:
+    journal = MemoryJournal()
+    # A run of this name is none of the lab.
+    await run(desk(careful), Request("Refund order 1", run_id="lab-1"), journal=journal)
+    with pytest.raises(Misuse, match="the journal has real runs"):
+        await lab.run(dataset, desk(hasty), journal=journal)
+
+
+async def test_a_trial_claims_no_effect_and_is_no_case() -> None:
+    @tool(effect="write", once="id")
+    def pay(id: int) -> str:
+        """Pay."""
+        BOOK.append(f"pay {id}")
+        return "paid"
+
+    def reply(messages: Any) -> Any:
+        calls = [ToolCall(f"c{one}", "pay", {"id": 1}) for one in range(2)]
+        return "Done." if any(one.tool_call_id for one in messages) else calls
+
+    agent, journal = Agent("desk", model=ScriptedModel(reply), tools=[pay]), MemoryJournal()
+    options: Any = {"unseen": "simulated", "simulator": lambda call: "simulated"}  # pyright: ignore[reportUnknownLambdaType]
+    dataset = Dataset("d", (lab.Case(id="1", request=Request("Pay.")),))
+    report = await lab.run(dataset, agent, journal=journal, scorers=[agent], **options)
+    # Within a run it is still one effect.
+    assert len(report.of("today")[0].new_effects) == 1
+    before = len(BOOK)
+    await run(agent, Request("Pay.", run_id="real"), journal=journal)
+    assert BOOK[before:] == ["pay 1"]
+    assert [one.id for one in await Dataset.from_journal(journal)] == ["real"]
+
+
 @pytest.mark.parametrize("inside", [False, True], ids=["a trial", "its child run"])
 async def test_a_trial_is_not_continued_outside_the_lab(*, inside: bool) -> None:
     @tool(effect="write", approval=True)
@@ -367,7 +398,7 @@ async def test_a_trial_is_not_continued_outside_the_lab(*, inside: bool) -> None
                 await has_log(run_id, journal)
                 and await RunHandle(run_id, journal).result(0) is None
             ):
-                with pytest.raises(Misuse, match="is a trial of the lab"):
+                with pytest.raises(Misuse, match="is a run of the lab"):
                     await resume(run_id, agent, journal=journal, approve=lambda asked: True)
     assert before == BOOK
 

@@ -259,3 +259,47 @@ async def test_the_report_says_what_was_simulated_and_what_that_cost() -> None:
     said = report.sentences()
     assert "a simulator answered 1 call of today: find 1" in said
     assert "simulating tools cost $0.011 beside the variants" in said
+
+
+@pytest.mark.parametrize("helper", ["judge", "simulator", "judge by hand"])
+async def test_the_own_agents_of_the_lab_read_and_change_nothing(helper: str) -> None:
+    @tool
+    def undeclared() -> str:
+        """Do something."""
+        MADE.append("undeclared")
+        return ""
+
+    inner = Agent(
+        "inner",
+        model=ScriptedModel(
+            lambda messages: (
+                "Done."
+                if any(one.tool_call_id for one in messages)
+                else [ToolCall("r", "refund", {"id": 3}), ToolCall("f", "find", {"id": 3})]
+            )
+        ),
+        tools=[find, refund],
+    )
+    made = [
+        ToolCall("f", "find", {"id": 2}),
+        ToolCall("r", "refund", {"id": 2}),
+        ToolCall("u", "undeclared"),
+        ToolCall("i", "inner", {"request": "x"}),
+    ]
+    agent = Agent(
+        "own",
+        model=ScriptedModel(
+            lambda messages: "1" if any(one.tool_call_id for one in messages) else made
+        ),
+        tools=[find, refund, undeclared, inner],
+    )
+    dataset, options = await recorded(clerk()), dict[str, Any](journal="memory:")
+    MADE.clear()
+    if helper == "judge":
+        await lab.run(dataset, clerk(), scorers=[agent], **options)
+    elif helper == "simulator":
+        await lab.run(dataset, clerk(second=9), unseen="simulated", simulator=agent, **options)
+    else:
+        result = await run(Agent("a", model=ScriptedModel(["hi"])), "q")
+        await lab.judge(agent).scores(dataset.cases[0], lab.Trial(result))
+    assert sorted(MADE) == ["find 2", "find 3"]

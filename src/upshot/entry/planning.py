@@ -369,10 +369,9 @@ async def plan_again(
 
 def _check_no_trial(started: RunStarted) -> None:
     """Refuse a run of the lab outside the lab, where its tools would be real."""
-    tried = started.attributes.get(LAB_ATTRIBUTE)
-    if isinstance(tried, dict) and "role" not in tried and stand_ins.get() is None:
+    if isinstance(started.attributes.get(LAB_ATTRIBUTE), dict) and stand_ins.get() is None:
         raise Misuse(
-            f"run {started.run_id!r} is a trial of the lab, and its tools would be real here: "
+            f"run {started.run_id!r} is a run of the lab, and its tools would be real here: "
             "start its experiment again to continue it"
         )
 

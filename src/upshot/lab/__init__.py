@@ -10,7 +10,8 @@ the report compares them with the first variant, the baseline.
 
 Invariants:
     - No body of a tool runs. The Toolbox asks the stand-in instead, in every run that the
-      experiment starts (``stand_ins`` of ``runs.run_context``).
+      experiment starts (``stand_ins`` of ``runs.run_context``). Only reads of judges and simulators
+      do, and with ``tools="live reads"`` those of trials.
     - What an experiment finds follows from its journal: a process that dies and starts again makes
       the same report.
     - A call that the record does not have is never answered by a guess, unless the caller gives a

@@ -43,6 +43,7 @@ from upshot.entry.resume import fold_new_events
 from upshot.entry.run_handle import next_in_chain
 from upshot.errors import Misuse
 from upshot.journal.shared import shared_journal
+from upshot.lab.kept_runs import is_of_lab
 from upshot.runs.plan import POLICY_OPTION
 from upshot.state.run_state import RunState
 from upshot.state.signals import EXPIRED, signal_name
@@ -194,7 +195,7 @@ class Dataset:
         seed: int = 0,
         **filters: Unpack[RunFilters],
     ) -> Dataset:
-        """Make a dataset of the root runs of a journal.
+        """Make a dataset of the root runs of a journal, without those of the lab.
 
         Args:
             journal: An open journal.
@@ -446,9 +447,11 @@ async def _run_ids(
 
 
 async def _fits(run: RunSummary, *, journal: Journal, note: str, min_cost: Decimal) -> bool:
-    """Whether a run has the note and the cost that are asked for."""
+    """Whether a run is none of the lab, and has the note and the cost that are asked for."""
     cost = None if run.cost is None else run.cost.total
     if min_cost and (cost is None or cost < min_cost):
+        return False
+    if await is_of_lab(run.run_id, journal):
         return False
     if not note:
         return True

@@ -46,9 +46,8 @@ from upshot.lab.dataset import (
     with_children,
 )
 from upshot.lab.kept_reports import KeptExperiment, keep_report, keep_start
-from upshot.lab.kept_runs import KeptRuns, cost_of, digest_of
+from upshot.lab.kept_runs import LAB_GATE, KeptRuns, check_journal, cost_of, digest_of
 from upshot.lab.recorded_tools import (
-    LAB_GATE,
     RecordedTools,
     Source,
     Unseen,
@@ -114,8 +113,8 @@ async def run(
     """Try agents on a dataset, and compare them.
 
     Models are asked; tools answer from the record, so nothing outside changes. Observers and
-    committers of the agents are not called. Code of your own runs: deciders, preparers, engines'
-    scripts, and functions of graphs and machines.
+    committers of the agents are not called, and judges and simulators only read. Code of your own
+    runs: deciders, preparers, engines' scripts, and functions, such as those of graphs.
 
     Args:
         dataset: The cases.
@@ -125,7 +124,7 @@ async def run(
         repeat: How often each case is run.
         name: The name of the experiment; "" makes one from the cases, the agents as far as they are
             data, and the options. Give another name after a change that is only code.
-        journal: Where its runs are.
+        journal: Where its runs are; not where an App's are.
         tools: "recorded"; "simulated" for all calls; or "live reads" to make reads that the record
             does not have.
         unseen: What a call gets that was not recorded: "deny", for a read also "stop", or
@@ -177,6 +176,7 @@ async def run(
             is_recorded=replies == "recorded",
             options=options,
         )
+        await check_journal(opened)
         await keep_start(opened, _entry_of(made, repeat))
         report = await made.run(repeat, concurrency, progress)
         await keep_report(opened, report)

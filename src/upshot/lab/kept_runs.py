@@ -13,19 +13,33 @@ from contextvars import Context
 from typing import Any
 
 from upshot.contract.agent import Agent
-from upshot.contract.base.enums import InterruptCause, Status
+from upshot.contract.base.enums import DeniedReason, Effect, InterruptCause, Status
 from upshot.contract.base.structs import JsonObject
 from upshot.contract.codec import encode
 from upshot.contract.model_calls import Request
 from upshot.contract.protocols import Journal
 from upshot.contract.result import AgentResult
+from upshot.contract.tool_calls import ToolOutcome
 from upshot.entry import api
+from upshot.entry.resume import fold_new_events
 from upshot.entry.run_handle import RunHandle
 from upshot.entry.session_setup import has_log
 from upshot.errors import Misuse
 from upshot.journal.lease_holder import RunHeld
 from upshot.runs.plan import LAB_ATTRIBUTE
+from upshot.runs.run_context import RunContext, stand_ins
+from upshot.runs.services.handoffs import tool_name_of
+from upshot.state.run_state import RunState
+from upshot.tools.artifacts import READER_NAME
+from upshot.tools.call_state import CallState
+from upshot.tools.definition.tool import Tool
+from upshot.tools.execution.call_log import StandIn
+from upshot.tools.gates.pipeline import Denial
 
+LAB_GATE = "lab"
+"""The gate in the records of calls that the lab denied or answered."""
+_PREFIX = "lab-"
+_ONLY_READS = "judges and simulators of the lab only read; continue without this call"
 # Failures that the next try may not have.
 _MAY_PASS = ("budget_exceeded", "internal", "auth_error", "taken_over", "journal_failed")
 
@@ -38,7 +52,7 @@ class KeptRuns:
         journal: Where they are.
         options: Options of the agents that the lab asks itself.
         outside: The context of the caller, in which no run is in progress. The lab's own agents
-            work in copies of it: they are no child runs, and their tools are real.
+            work in copies of it: they are no child runs, and their reads are real.
     """
 
     def __init__(
@@ -110,6 +124,7 @@ class KeptRuns:
             return await api.resume(run_id, agent, **options)
 
         async def work() -> AgentResult[Any]:
+            stand_ins.set(reads_only)
             return (await self.result_of(parts, start=start, resume=resume))[1]
 
         return await asyncio.create_task(work(), context=self._outside.copy())
@@ -121,6 +136,34 @@ class KeptRuns:
             result = await RunHandle(run_id, self._journal).result(0)
             found.append(None if result is None else cost_of(result))
         return found
+
+
+def reads_only(context: RunContext) -> StandIn:
+    """Return what denies the calls of a run that are not declared as reads.
+
+    Judges and simulators change nothing, and neither do the runs that they start.
+    """
+
+    async def answer(call: CallState) -> ToolOutcome | None:
+        tool = call.known_tool
+        if tool.effect is Effect.READ or runs_as_usual(tool, context):
+            return None
+        return deny(call, _ONLY_READS)
+
+    return answer
+
+
+def runs_as_usual(tool: Tool, context: RunContext) -> bool:
+    """Whether a tool changes nothing outside by itself: an agent, a handoff, read_artifact."""
+    handoffs = set(map(tool_name_of, context.plan.handoffs))
+    return tool.runs_agent or tool.name == READER_NAME or tool.name in handoffs
+
+
+def deny(call: CallState, text: str) -> ToolOutcome:
+    """Return the lab's denial of a call."""
+    # A call that was interrupted did nothing either, since no body ran.
+    call.give_up = None
+    return call.pipeline.conclude(call, LAB_GATE, Denial(DeniedReason.POLICY, text))
 
 
 def is_final(result: AgentResult[Any]) -> bool:
@@ -144,6 +187,31 @@ def cost_of(result: AgentResult[Any]) -> float | None:
     return None if total is None else float(total)
 
 
+async def is_of_lab(run_id: str, journal: Journal) -> bool:
+    """Whether a run was made by the lab: a trial, or one of the lab's own agents."""
+    if not run_id.startswith(_PREFIX):
+        return False
+    past = RunState()
+    await fold_new_events(past, run_id, journal)
+    return past.started is not None and LAB_ATTRIBUTE in past.started.attributes
+
+
+async def check_journal(journal: Journal) -> None:
+    """Refuse a journal that has runs, but none of the lab.
+
+    Raises:
+        Misuse: It is such a journal.
+    """
+    if not await journal.runs(limit=1):
+        return
+    found = await journal.runs(prefix=_PREFIX, limit=1)
+    if not (found and await is_of_lab(found[0].run_id, journal)):
+        raise Misuse(
+            "the journal has real runs, and trials must not be among them: give the lab a journal "
+            "of its own, such as lab.db"
+        )
+
+
 def _id_of(*parts: object) -> str:
     text = "\n".join(map(str, parts))
-    return f"lab-{hashlib.sha256(text.encode()).hexdigest()[:20]}"
+    return f"{_PREFIX}{hashlib.sha256(text.encode()).hexdigest()[:20]}"

@@ -20,21 +20,19 @@ from typing import Any, Literal, TypeAlias
 from msgspec.structs import replace
 
 from upshot.contract.agent import Agent
-from upshot.contract.base.enums import DeniedReason, Effect, InterruptCause
+from upshot.contract.base.enums import Effect, InterruptCause
 from upshot.contract.base.structs import JsonObject
 from upshot.contract.run_control import Interrupt
 from upshot.contract.tool_calls import ToolDenied, ToolOutcome, ToolRecord
 from upshot.lab.dataset import Case, RecordedCall, call_key
-from upshot.lab.kept_runs import is_final
+from upshot.lab.kept_runs import LAB_GATE, deny, is_final, runs_as_usual
 from upshot.lab.simulation import AskSimulator, NotSimulated, SimulatedCall, simulate
 from upshot.runs.run_context import RunContext
-from upshot.runs.services.handoffs import tool_name_of
-from upshot.tools.artifacts import READER_NAME
 from upshot.tools.call_state import CallState
 from upshot.tools.definition.tool import Tool
 from upshot.tools.execution.call_log import StandIn
 from upshot.tools.execution.outcome_mapping import conclude
-from upshot.tools.gates.pipeline import Denial, Repeat
+from upshot.tools.gates.pipeline import Repeat
 
 Source: TypeAlias = Literal["recorded", "simulated", "live reads"]
 """Where outcomes come from: the record; for all calls a simulator; or the record, and reads that it
@@ -44,8 +42,6 @@ Unseen: TypeAlias = Literal["deny", "stop", "simulated"]
 """What a call gets that was not recorded: a denial, for a read with "stop" also the end of the run,
 or what a simulator answers."""
 
-LAB_GATE = "lab"
-"""The gate in the records of calls that the record does not have, or a simulator answered."""
 _APPROVAL_GATE = "approval"
 _SIMULATED = "simulated"
 _SIMULATED_NEW = "simulated, and not in the record"
@@ -104,7 +100,7 @@ class RecordedTools:
 
         async def answer(call: CallState) -> ToolOutcome | None:
             tool = call.known_tool
-            if _runs_as_usual(tool, context):
+            if runs_as_usual(tool, context):
                 return None
             outcome = await self._answer(call, tool, context)
             if outcome is not None:
@@ -126,12 +122,12 @@ class RecordedTools:
             outcome = known[min(earlier, len(known) - 1)].outcome
             return replace(outcome, call_id=call.call_id, tool_name=call.tool_name)
         if writes:
-            return _deny(call, _NOT_MADE)
+            return deny(call, _NOT_MADE)
         if self._source == "live reads":
             return None
         if self._unseen == "stop":
             context.ask_to_stop(Interrupt(InterruptCause.CUSTOM, f"{key} is not in the record"))
-        return _deny(call, _NOT_KNOWN)
+        return deny(call, _NOT_KNOWN)
 
     async def _simulated(
         self, call: CallState, tool: Tool, context: RunContext, *, is_known: bool
@@ -152,7 +148,7 @@ class RecordedTools:
             if error.result is not None and not is_final(error.result):
                 # Not a cause that the next experiment accepts as the end of this run.
                 context.ask_to_stop(Interrupt(InterruptCause.HOST_SHUTDOWN, str(error)))
-            return _deny(call, str(error))
+            return deny(call, str(error))
         call.give_up = None
         outcome = conclude(call, ending, elapsed_ms=0, timeout_s=None, deadline_s=0)
         detail = _SIMULATED if is_known else _SIMULATED_NEW
@@ -206,14 +202,3 @@ def _answered(call: CallState, tool: Tool, outcome: ToolOutcome) -> RecordedCall
         declared=tool.declared_effect,
         outcome=outcome,
     )
-
-
-def _runs_as_usual(tool: Tool, context: RunContext) -> bool:
-    handoffs = set(map(tool_name_of, context.plan.handoffs))
-    return tool.runs_agent or tool.name == READER_NAME or tool.name in handoffs
-
-
-def _deny(call: CallState, text: str) -> ToolOutcome:
-    # A call that was interrupted did nothing either, since no body ran.
-    call.give_up = None
-    return call.pipeline.conclude(call, LAB_GATE, Denial(DeniedReason.POLICY, text))

@@ -7,6 +7,7 @@ effects, the path of tools, cost and time.
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -300,8 +301,15 @@ def judge(agent: Agent[Any], *, name: str = "") -> Scorer:
 
 async def _ask(agent: Agent[Any], text: str, name: str) -> AgentResult[Any]:
     from upshot.entry.api import run
+    from upshot.lab.kept_runs import reads_only
+    from upshot.runs.run_context import stand_ins
 
-    return await run(agent, text)
+    async def work() -> AgentResult[Any]:
+        stand_ins.set(reads_only)
+        return await run(agent, text)
+
+    # A task, so that only its context changes.
+    return await asyncio.create_task(work())
 
 
 def _number(value: object) -> float | str | None:

@@ -293,8 +293,11 @@ class ToolboxState:
     def identify(self, call: CallState) -> EffectClaim | None:
         """Return the identity of a call's effect, or None if its tool declares none."""
         tool = call.known_tool
-        claim = claim_of(tool, call.arguments or {}, self.identity, self.secrets)
-        if claim is not None and self.ledger is None and tool.scope != "run":
+        # An effect that nothing makes must not be claimed outside its run.
+        is_made = self.run_calls is None or self.run_calls.stand_in is None
+        scope = tool.scope if is_made else "run"
+        claim = claim_of(tool, call.arguments or {}, self.identity, self.secrets, scope)
+        if claim is not None and self.ledger is None and scope != "run":
             self.warn(
                 "no_ledger",
                 f"{tool.name} has once=, but the run has no journal "

@@ -78,7 +78,7 @@ def check_identity(tool: Tool) -> None:
 
 
 def claim_of(
-    tool: Tool, arguments: JsonObject, whose: RunInfo, secrets: Secrets | None
+    tool: Tool, arguments: JsonObject, whose: RunInfo, secrets: Secrets | None, scope: Scope
 ) -> EffectClaim | None:
     """Return the identity of a call's effect, or None if it has none.
 
@@ -87,6 +87,7 @@ def claim_of(
         arguments: The arguments of the call, valid and with defaults.
         whose: The run that makes the call.
         secrets: Masked in the readable key; None without secrets.
+        scope: Where the key is unique.
 
     Raises:
         Exception: Whatever the tool's own function of the arguments raises.
@@ -111,8 +112,8 @@ def claim_of(
         for name, value in arguments.items()
         if name not in named and name not in tool.may_differ
     }
-    name, scope = tool.effect_name or tool.name, _scope_of(tool.scope, whose)
-    identity = canonical_json([scope, name, key])
+    name, where = tool.effect_name or tool.name, _scope_of(scope, whose)
+    identity = canonical_json([where, name, key])
     others = canonical_json(rest).decode() if rest and not callable(tool.once) else ""
     if len(others) > _MOST_CHARS:
         others = f"sha256:{hashlib.sha256(others.encode()).hexdigest()[:16]}"
@@ -122,13 +123,13 @@ def claim_of(
         name=name,
         tool=tool.name if tool.effect_name else "",
         key=shown,
-        scope=scope,
+        scope=where,
         others=others,
         keep_s=None if tool.keep is None else tool.keep.total_seconds(),
     )
 
 
-def _scope_of(scope: str, whose: RunInfo) -> str:
+def _scope_of(scope: Scope, whose: RunInfo) -> str:
     match scope:
         case "journal":
             return ""
