@@ -74,6 +74,10 @@ def test_mistakes_are_said_in_one_sentence(command: Command, tmp_path: Path) -> 
         ("lab", "run", "none.jsonl", "desk.py"): "cannot be read as a dataset",
         ("lab", "run", "gone.jsonl", "desk.py"): "cannot be read as a dataset",
         ("lab", "collect", "x.jsonl", "--agent", "other", "--journal", "runs.db"): "no run fits",
+        (*trial, "--fail-if", ""): "--fail-if is empty",
+        (*trial, "--html", "."): ". is a folder: give the name of a file",
+        (*trial, "--report", "."): ". is a folder",
+        ("lab", "collect", ".", *runs): ". is a folder",
         ("lab", "run", "none.jsonl", "desk.py", "--fail-if", "efects.new > 0"): "efects",
         ("lab", "run", "none.jsonl", "desk.py", "--fail-if", "effects.nw > 0"): "effects.new",
         ("lab", "run", "none.jsonl", "desk.py", "--html", "gone/x.html"): "there is no folder",
@@ -82,6 +86,21 @@ def test_mistakes_are_said_in_one_sentence(command: Command, tmp_path: Path) -> 
     for arguments, words in said.items():
         code, _, err = command(*arguments)
         assert (code, words in err) == (2, True), (arguments, err)
+    assert not (tmp_path / "lab.db").exists()
+
+
+def test_a_report_that_cannot_be_written_is_a_mistake(command: Command, tmp_path: Path) -> None:
+    # The scorer makes a folder of the file's name, after the check at the start.
+    spoils = "from pathlib import Path\n\n\ndef spoil(case, result):\n"
+    spoils += "    Path('page.html').mkdir(exist_ok=True)\n\n\nscorers = [spoil]\n"
+    (tmp_path / "desk.py").write_text(DESK, "utf-8")
+    (tmp_path / "spoil.py").write_text(spoils, "utf-8")
+    command("run", "desk.py", "Refund.", "--journal", "runs.db")
+    command("lab", "collect", "one.jsonl", "--journal", "runs.db")
+    options = ("--scorers", "spoil.py", "--html", "page.html")
+    code, out, err = command("lab", "run", "one.jsonl", "desk.py", *options)
+    assert (code, "same_effects" in out) == (2, True)
+    assert "page.html cannot be written: Is a directory" in err
 
 
 def test_a_condition_may_name_one_of_several_scores(command: Command, tmp_path: Path) -> None:

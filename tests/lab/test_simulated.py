@@ -152,6 +152,26 @@ async def test_a_simulator_that_raises_answers_nothing_and_is_named() -> None:
     assert "the simulator raised KeyError: 'no such order'" in str(row.answer)
 
 
+async def test_the_report_names_a_simulator_that_does_not_answer() -> None:
+    def answer(call: SimulatedCall) -> Any:
+        raise KeyError("no such order")
+
+    async def said(dataset: Dataset, simulator: Any) -> str:
+        options: Any = {"unseen": "simulated", "simulator": simulator, "journal": "memory:"}
+        report = await lab.run(dataset, clerk(first=2, second=2), **options)
+        return "\n".join(report.sentences())
+
+    dataset = await recorded(clerk())
+    assert "the simulator raised KeyError: 'no such order' (2 times for today)" in (
+        await said(dataset, answer)
+    )
+    failing = Agent("simulator", model=ScriptedModel([]))
+    assert "the simulator did not complete: " in await said(dataset, failing)
+    assert "the simulator did not complete: auth_error (1 time for today)" in (
+        await said(dataset, "openai:gpt-5")
+    )
+
+
 async def test_an_agent_simulates_and_its_cost_is_counted_apart() -> None:
     agent = clerk(first=7).but(budget=None)
     options: Any = {"unseen": "simulated", "simulator": simulator(), "journal": MemoryJournal()}

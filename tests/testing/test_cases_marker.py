@@ -98,6 +98,18 @@ async def test_models_are_asked_only_if_that_is_wanted(tmp_path: Path) -> None:
     assert "1 failed" in said
 
 
+async def test_a_case_takes_the_options_of_lab_run(tmp_path: Path) -> None:
+    tests = """
+@pytest.mark.upshot_cases("bad.jsonl")
+def test_it(case):
+    trial = case.run_sync(desk, replies="live", scorers=[lambda case, result: 0.5])
+    assert trial.new_effects[0].arguments["cents"] == 999
+    assert {name: score.value for name, score in trial.scores.items()} == {"<lambda>": 0.5}
+"""
+    await written(tmp_path / "bad.jsonl", (1,))
+    assert "1 passed" in session(tmp_path, tests=tests)
+
+
 async def test_what_only_code_changed_is_found_with_recorded_replies(tmp_path: Path) -> None:
     await written(tmp_path / "bad.jsonl", (1,))
     said = session(tmp_path, "-k", "new", approval=", approval=True")

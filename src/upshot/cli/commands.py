@@ -597,7 +597,11 @@ def collect(**options: Any) -> int:
 @_LAB_SECRETS
 @text("--simulator", "MODEL", "Or FILE.py:NAME, a function or an agent: answers simulated calls.")
 @text("--name", "NAME", "The name of the experiment; another one makes all runs again.")
-@text("--fail-if", "CONDITION", "Exit with 1 if it holds, such as 'effects.new > 0'.")
+@click.option(
+    "--fail-if",
+    metavar="CONDITION",
+    help="Exit with 1 if it holds, such as 'effects.new > 0'.",
+)
 @text("--report", "FILE", "Write the report as JSON.", name="report_file", type=PATH)
 @text("--html", "FILE", "Write the report as a page.", type=PATH)
 @click.option(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -19,7 +20,7 @@ from upshot.contract.base.words import count
 from upshot.errors import Misuse
 from upshot.journal.opening import open_journal
 from upshot.lab import scorers as built_in
-from upshot.lab.dataset import Dataset
+from upshot.lab.dataset import Dataset, write_file
 from upshot.lab.experiment import check_scorers, run
 from upshot.lab.inspect_ai import from_inspect
 from upshot.lab.report import Report, Row, as_word
@@ -48,7 +49,7 @@ async def collect_cases(
     **filters: str,
 ) -> int:
     """Write past runs into a dataset."""
-    _check_folder(path)
+    _check_file(path)
     given: Any = {name: value for name, value in filters.items() if value}
     for name, text in (("since", since), ("until", until)):
         if text:
@@ -85,7 +86,7 @@ async def run_cases(
     simulator: str,
     secrets: str,
     budget: float | None,
-    fail_if: str,
+    fail_if: str | None,
     report_file: str,
     html: str,
     **options: Any,
@@ -97,7 +98,7 @@ async def run_cases(
     judges = check_scorers(_scorers(scorers))
     condition = _condition(fail_if, judges)
     for file in filter(None, (report_file, html)):
-        _check_folder(file)
+        _check_file(file)
     dataset = Dataset.read(path)
     variants = {_name_of(one): _agent(one) for one in (target, *against)}
     if len(variants) < 1 + len(against):
@@ -117,14 +118,14 @@ async def run_cases(
         progress=progress,
         **options,
     )
-    if report_file:
-        found.write(report_file)
-    if html:
-        Path(html).write_text(report_page(found), "utf-8")
     if terminal.as_json:
         terminal.answer(found)
     else:
         terminal.say_rows(_lines(found))
+    if report_file:
+        found.write(report_file)
+    if html:
+        write_file(html, report_page(found).encode())
     failed = [
         variant
         for variant in found.variants[1:] or found.variants
@@ -144,7 +145,7 @@ def export_report(terminal: Terminal, *, path: str, inspect: str) -> int:
 
 def read_inspect_log(terminal: Terminal, *, log: str, path: str) -> int:
     """Write a log of Inspect as a dataset."""
-    _check_folder(path)
+    _check_file(path)
     found = from_inspect(log)
     found.write(path)
     facts = {"path": path, "cases": len(found), "digest": found.digest}
@@ -152,10 +153,12 @@ def read_inspect_log(terminal: Terminal, *, log: str, path: str) -> int:
     return 0
 
 
-def _condition(text: str, scorers: Sequence[Scorer]) -> Condition | None:
+def _condition(text: str | None, scorers: Sequence[Scorer]) -> Condition | None:
     """Read a condition, and try it once, so that a mistake is found before a model is asked."""
-    if not text:
+    if text is None:
         return None
+    if not text.strip():
+        raise Misuse("--fail-if is empty: give a condition, such as 'effects.new > 0'")
     condition = compile_condition(text, names=_NAMES)
     names = tuple(one.name for one in scorers)
     words = set(re.findall(r"\b(?:score|base)\.(\w+)", text))
@@ -182,10 +185,19 @@ def _known(facts: JsonObject) -> Iterator[str]:
             yield name
 
 
-def _check_folder(path: str) -> None:
-    folder = Path(path).resolve().parent
-    if not folder.is_dir():
-        raise Misuse(f"{path} cannot be written: there is no folder {folder}")
+def _check_file(path: str) -> None:
+    """Check that a file can be written, before anything is paid for.
+
+    Raises:
+        Misuse: It cannot.
+    """
+    file = Path(path).resolve()
+    if not file.parent.is_dir():
+        raise Misuse(f"{path} cannot be written: there is no folder {file.parent}")
+    if file.is_dir():
+        raise Misuse(f"{path} is a folder: give the name of a file")
+    if not os.access(file if file.exists() else file.parent, os.W_OK):
+        raise Misuse(f"{path} cannot be written: permission denied")
 
 
 def _lines(report: Report) -> Iterator[Text]:

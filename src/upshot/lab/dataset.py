@@ -235,11 +235,15 @@ class Dataset:
         return Dataset(self.name, (*self.cases, *(one for one in cases if one.id not in known)))
 
     def write(self, path: str | PathLike[str]) -> None:
-        """Write the dataset to a file, replacing it."""
+        """Write the dataset to a file, replacing it.
+
+        Raises:
+            Misuse: The file cannot be written.
+        """
         lines = [encode(case).decode() for case in self.cases]
         head = {"form": _FORM, "name": self.name, "digest": _digest(lines), "cases": len(lines)}
         text = "\n".join((json.dumps(head), *lines)) + "\n"
-        Path(path).write_text(text, "utf-8")
+        write_file(path, text.encode())
 
     @classmethod
     def read(cls, path: str | PathLike[str]) -> Dataset:
@@ -264,6 +268,18 @@ class Dataset:
             )
         cases = tuple(decode(line, decoder_of(Case)) for line in lines)
         return cls(str(facts.get("name") or Path(path).stem), cases)
+
+
+def write_file(path: str | PathLike[str], data: bytes) -> None:
+    """Write a file, replacing it.
+
+    Raises:
+        Misuse: It cannot be written.
+    """
+    try:
+        Path(path).write_bytes(data)
+    except OSError as error:
+        raise Misuse(f"{path} cannot be written: {error.strerror}") from error
 
 
 def call_key(tool: str, arguments: JsonObject) -> str:

@@ -54,6 +54,7 @@ from upshot.lab.recorded_tools import (
     is_missed,
     is_simulated,
     key_of,
+    simulator_error,
     to_call,
 )
 from upshot.lab.report import LabCall, Report, Row
@@ -300,6 +301,7 @@ class _Experiment:
             off_record=tuple(map(_lab_call, trial.off_record)),
             new_effects=tuple(map(_lab_call, trial.new_effects)),
             simulated=tuple(map(_lab_call, trial.simulated)),
+            simulator_errors=trial.simulator_errors,
             cost=trial.cost,
             simulation_cost=_total_of(helpers.simulation_costs),
             judging_cost=_total_of(helpers.judging_costs),
@@ -395,6 +397,7 @@ class _Experiment:
             off_record=tuple(one for one in missed if one.declared is Effect.READ),
             new_effects=tuple(one for one in missed if one.declared is not Effect.READ),
             simulated=tuple(call for one, call, _ in answered if is_simulated(one)),
+            simulator_errors=tuple(filter(None, map(simulator_error, records))),
             made=tuple(
                 call
                 for one, call, is_missing in found

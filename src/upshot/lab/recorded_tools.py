@@ -26,7 +26,13 @@ from upshot.contract.run_control import Interrupt
 from upshot.contract.tool_calls import ToolDenied, ToolOutcome, ToolRecord
 from upshot.lab.dataset import Case, RecordedCall, call_key
 from upshot.lab.kept_runs import LAB_GATE, deny, is_final, runs_as_usual
-from upshot.lab.simulation import AskSimulator, NotSimulated, SimulatedCall, simulate
+from upshot.lab.simulation import (
+    NOT_SIMULATED,
+    AskSimulator,
+    NotSimulated,
+    SimulatedCall,
+    simulate,
+)
 from upshot.runs.run_context import RunContext
 from upshot.tools.call_state import CallState
 from upshot.tools.definition.tool import Tool
@@ -182,6 +188,14 @@ def is_missed(record: ToolRecord, case: Case) -> bool:
     if record.gate == _APPROVAL_GATE:
         return False not in case.approvals.get(key_of(record), ())
     return record.gate == LAB_GATE
+
+
+def simulator_error(record: ToolRecord) -> str:
+    """Return why the simulator did not answer a call, "" if it did or was not asked."""
+    if record.gate != LAB_GATE or not isinstance(record.outcome, ToolDenied):
+        return ""
+    details = record.outcome.details
+    return details if details.startswith(NOT_SIMULATED) else ""
 
 
 def is_simulated(record: ToolRecord) -> bool:

@@ -14,6 +14,7 @@ from upshot.contract.base.structs import Json, JsonObject, Value
 from upshot.contract.codec import decode, decoder_of, encode
 from upshot.contract.schema import write_json_schema
 from upshot.errors import Misuse
+from upshot.lab.dataset import write_file
 from upshot.lab.scorers import Score
 from upshot.lab.statistics import ENOUGH_CASES, Interval, interval_of, spread_of
 
@@ -48,6 +49,7 @@ class Row(Value, frozen=True, kw_only=True):
         off_record: Reads that the record does not have.
         new_effects: Writes that the record does not have: what the variant would have done.
         simulated: Calls that the simulator answered.
+        simulator_errors: Why it did not answer others, a text for each.
         cost: In US dollars, None if unknown.
         simulation_cost: What an agent that simulates cost, which is not part of *cost*.
         judging_cost: What the judges cost, which is not part of *cost* either.
@@ -66,6 +68,7 @@ class Row(Value, frozen=True, kw_only=True):
     off_record: tuple[LabCall, ...] = ()
     new_effects: tuple[LabCall, ...] = ()
     simulated: tuple[LabCall, ...] = ()
+    simulator_errors: tuple[str, ...] = ()
     cost: float | None = None
     simulation_cost: float | None = 0.0
     judging_cost: float | None = 0.0
@@ -250,6 +253,8 @@ class Report(Value, frozen=True, kw_only=True, dict=True):
                 f"a simulator answered {_counted(len(simulated), 'call')} of {variant}: "
                 f"{_tools_text(simulated)}"
             )
+        for why, often in Counter(one for row in rows for one in row.simulator_errors).items():
+            yield f"{why} ({_counted(often, 'time')} for {variant})"
         if failed := Counter(row.error for row in rows if row.error):
             yield f"{variant} failed in {_counted(failed.total(), 'run')}: {_labels_text(failed)}"
         if waiting := sum(row.status == "input_required" for row in rows):
@@ -281,8 +286,12 @@ class Report(Value, frozen=True, kw_only=True, dict=True):
         }
 
     def write(self, path: str | PathLike[str]) -> None:
-        """Write the report to a JSON file."""
-        Path(path).write_bytes(encode(self) + b"\n")
+        """Write the report to a JSON file.
+
+        Raises:
+            Misuse: The file cannot be written.
+        """
+        write_file(path, encode(self) + b"\n")
 
     def to_inspect(self, folder: str | PathLike[str]) -> list[Path]:
         """Write logs for ``inspect view``: a file for the record, and one for each variant.

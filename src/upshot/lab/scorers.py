@@ -54,11 +54,13 @@ class Trial:
         off_record: Reads that the record does not have.
         new_effects: Writes that the record does not have; they were not made.
         simulated: Calls that the simulator answered.
+        simulator_errors: Why it did not answer others, a text for each.
         made: All these calls, in order.
         asked: Calls that the user was asked to approve.
         denied: Calls that a gate denied, with the outcome that says why; not those that the record
             does not have.
         cost: The cost in US dollars, None if unknown.
+        scores: What scorers said, by name; empty while they score.
         ask: Asks a judge a text, under a name, and keeps its reply; None asks it each time.
     """
 
@@ -67,10 +69,12 @@ class Trial:
     off_record: tuple[RecordedCall, ...] = ()
     new_effects: tuple[RecordedCall, ...] = ()
     simulated: tuple[RecordedCall, ...] = ()
+    simulator_errors: tuple[str, ...] = ()
     made: tuple[RecordedCall, ...] = ()
     asked: tuple[RecordedCall, ...] = ()
     denied: tuple[RecordedCall, ...] = ()
     cost: float | None = None
+    scores: Mapping[str, Score] = field(default_factory=dict[str, Score])
     ask: AskJudge | None = field(default=None, repr=False)
 
 

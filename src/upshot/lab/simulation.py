@@ -32,6 +32,8 @@ far, and one call. Answer with the JSON that the tool would return for this call
 Keep to the form of the recorded outcomes, and to what they and the calls so far say. A write
 succeeds unless they show why it would not; later calls see what it changed."""
 _MOST_OUTCOME_CHARACTERS = 4_000
+NOT_SIMULATED = "the simulator "
+"""How the text of a ``NotSimulated`` begins."""
 
 
 @dataclass(frozen=True)
@@ -111,14 +113,14 @@ async def simulate(
     except ToolError as error:
         return Raised(error)
     except Exception as error:  # the caller's function, whose bug the report must show
-        raise NotSimulated(f"the simulator raised {type(error).__name__}: {error}") from error
+        raise NotSimulated(f"{NOT_SIMULATED}raised {type(error).__name__}: {error}") from error
 
 
 async def _answer_of(agent: Agent[Any], call: SimulatedCall, ask: AskSimulator, key: str) -> Json:
     result = await ask(agent, _text_for(call), key)
     if not result.success:
         why = result.status if result.error is None else result.error.code
-        raise NotSimulated(f"the simulator did not complete: {why}", result)
+        raise NotSimulated(f"{NOT_SIMULATED}did not complete: {why}", result)
     if result.output is not None and not isinstance(result.output, str):
         return to_free_json(result.output)[0]
     text = without_fence(result.content or "")

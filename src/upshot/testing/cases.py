@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,10 @@ from upshot.contract.agent import Agent
 from upshot.entry.api import run_in_own_loop
 from upshot.errors import Misuse
 from upshot.lab.dataset import Case, Dataset
-from upshot.lab.experiment import run
+from upshot.lab.experiment import check_scorers, run
 from upshot.lab.scorers import Scorer, Trial
+
+_KEEP = "upshot keeps the trial"
 
 
 class RunnableCase(Case, frozen=True, kw_only=True):
@@ -32,22 +35,27 @@ class RunnableCase(Case, frozen=True, kw_only=True):
 
         Args:
             agent: The agent.
-            options: Options of ``lab.run``, such as *unseen*, *approvals* and *dependencies*.
+            options: Options of ``lab.run``, such as *unseen*, *approvals* and *scorers*.
 
         Returns:
-            The trial: its ``result``, and in ``new_effects`` the writes that the record does not
-            have.
+            The trial: its ``result``, in ``new_effects`` the writes that the record does not have,
+            and in ``scores`` what *scorers* say.
 
         Raises:
             Misuse: An argument is wrong.
         """
         trials: list[Trial] = []
         # A scorer sees more than the rows of a report say.
-        keep = Scorer("trial", lambda _, trial: trials.append(trial))
-        how: dict[str, Any] = {"journal": "memory:", **options}
-        how |= {"replies": "live" if self.live else "recorded", "scorers": [keep]}
-        await run(Dataset(self.id, (self,)), agent, **how)
-        return trials[0]
+        keep = Scorer(_KEEP, lambda _, trial: trials.append(trial))
+        replies = "live" if self.live else "recorded"
+        how: dict[str, Any] = {"journal": "memory:", "replies": replies, **options}
+        how["scorers"] = [*check_scorers(how.get("scorers", ())), keep]
+        # One after the other, so that the first trial is that of the first row.
+        how["concurrency"] = 1
+        report = await run(Dataset(self.id, (self,)), agent, **how)
+        (row, *_) = report.of(report.baseline)
+        scores = {name: score for name, score in row.scores.items() if name != _KEEP}
+        return replace(trials[0], scores=scores)
 
     def run_sync(self, agent: Agent[Any], **options: object) -> Trial:
         """Do the same as ``run``, in a test that is not async."""
