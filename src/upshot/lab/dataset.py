@@ -480,8 +480,14 @@ async def _fits(run: RunSummary, *, journal: Journal, note: str, min_cost: Decim
 async def _calls_of(past: RunState, journal: Journal) -> AsyncIterator[RecordedCall]:
     """Yield the calls of a run that have an outcome."""
     for record in past.records:
-        if not isinstance(record.outcome, ToolDenied):
+        if not isinstance(record.outcome, ToolDenied) and not repeats_own(record):
             yield await _recorded(record, journal)
+
+
+def repeats_own(record: ToolRecord) -> bool:
+    """Whether a call got the outcome of an equal one of its run, as it would in a trial."""
+    repeats = record.outcome.repeats
+    return repeats is not None and repeats.run_id == record.run_id
 
 
 async def _recorded(record: ToolRecord, journal: Journal) -> RecordedCall:
@@ -491,7 +497,7 @@ async def _recorded(record: ToolRecord, journal: Journal) -> RecordedCall:
         outcome = await _whole(outcome, record.run_id, store)
     return RecordedCall(
         tool=record.tool_name,
-        arguments=record.arguments_executed or {},
+        arguments=record.arguments_executed or record.arguments_validated or {},
         effect=record.effect,
         declared=record.declared_effect or Effect.READ,
         outcome=outcome,

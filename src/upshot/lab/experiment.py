@@ -42,6 +42,7 @@ from upshot.lab.dataset import (
     answers_in,
     call_key,
     chain_states,
+    repeats_own,
     signals_in,
     with_children,
 )
@@ -51,6 +52,7 @@ from upshot.lab.recorded_tools import (
     RecordedTools,
     Source,
     Unseen,
+    check_masking,
     is_missed,
     is_simulated,
     key_of,
@@ -67,7 +69,7 @@ from upshot.runs.run_context import stand_ins
 from upshot.state.run_state import RunState
 from upshot.tools.gates.approval_gate import ApprovalRequest
 
-Approvals: TypeAlias = Literal["deny", "approve"] | Callable[[ApprovalRequest], bool]
+Approvals: TypeAlias = Literal["deny", "approve"] | Callable[[ApprovalRequest], bool | None]
 """Who approves a call that the record has no answer for."""
 Progress: TypeAlias = Callable[[int, int, Row], None]
 """Called with how many runs are done, how many there are, and the last one."""
@@ -132,7 +134,8 @@ async def run(
             "simulated".
         simulator: Answers simulated calls: a function of a ``SimulatedCall`` that returns or raises
             what the tool would, an agent, or the name of a model.
-        approvals: Whether calls are approved that the record has no answer for.
+        approvals: Whether calls are approved that the record has no answer for; None of a function
+            is a denial too.
         replies: "live" asks the models; "recorded" replays the replies of the case, which costs
             nothing, and shows what the lab itself changes.
         dependencies: The ``dependencies`` of the runs, if instructions or deciders need them; the
@@ -155,7 +158,7 @@ async def run(
     simulates = _check_simulator(simulator, is_used="simulated" in (tools, unseen))
     judges = check_scorers(scorers)
     name = name or _name_of(dataset, named, (*chosen.values(), simulates))
-    secrets = tuple(secrets)
+    secrets, mask = _check_secrets(secrets)
     shared: dict[str, Any] = {"secrets": secrets} if secrets else {}
     if budget_usd is not None:
         shared["quotas"] = [_quota_of(name, budget_usd)]
@@ -173,7 +176,7 @@ async def run(
             kept=KeptRuns(name, opened, shared, copy_context()),
             approvals=approvals,
             secrets=secrets,
-            mask=Secrets(secrets).mask,
+            mask=mask,
             is_recorded=replies == "recorded",
             options=options,
         )
@@ -288,6 +291,8 @@ class _Experiment:
         run_id, result = await self.kept.result_of(parts, start=start, resume=resume)
         if result.status is Status.INPUT_REQUIRED and await self._send_signals(case, run_id):
             run_id, result = await self.kept.result_of(parts, start=start, resume=resume)
+        if helpers.faults:
+            raise Misuse(helpers.faults[0])
         trial = await self._trial(case, run_id, result, helpers)
         return Row(
             case=case.id,
@@ -372,7 +377,7 @@ class _Experiment:
         options: dict[str, Any] = {
             "journal": self.journal,
             "host": _RecordedHost(case, sum(len(answers_in(one)) for one in states)),
-            "approve": _RecordedApprovals(case, self.approvals, states, self.mask),
+            "approve": _RecordedApprovals(case, self.approvals, states, self.mask, helpers.faults),
             "clock": _RecordedClock(case.started_at),
             "policy": tried.policy or case.policy,
             **self.options,
@@ -384,13 +389,14 @@ class _Experiment:
     async def _trial(
         self, case: Case, run_id: str, result: AgentResult[Any], helpers: _LabAgents
     ) -> Trial:
-        records = self.mask(await self._records(run_id, result))
+        found = await self._records(run_id, result)
+        records = self.mask([one for one in found if not repeats_own(one)])
         if isinstance(self.simulator, Agent):
             await helpers.count_simulations(one.idempotency_key for one in records)
-        found = [(one, to_call(one), is_missed(one, case)) for one in records]
-        missed = [call for _, call, is_missing in found if is_missing]
-        answered = [one for one in found if not isinstance(one[0].outcome, ToolDenied)]
-        denied = [one for one in found if isinstance(one[0].outcome, ToolDenied)]
+        judged = [(one, to_call(one), is_missed(one, case)) for one in records]
+        missed = [call for _, call, is_missing in judged if is_missing]
+        answered = [one for one in judged if not isinstance(one[0].outcome, ToolDenied)]
+        denied = [one for one in judged if isinstance(one[0].outcome, ToolDenied)]
         return Trial(
             result=result,
             calls=tuple(call for _, call, is_missing in answered if not is_missing),
@@ -400,10 +406,10 @@ class _Experiment:
             simulator_errors=tuple(filter(None, map(simulator_error, records))),
             made=tuple(
                 call
-                for one, call, is_missing in found
+                for one, call, is_missing in judged
                 if is_missing or not isinstance(one.outcome, ToolDenied)
             ),
-            asked=tuple(call for one, call, _ in found if one.approval is not None),
+            asked=tuple(call for one, call, _ in judged if one.approval is not None),
             denied=tuple(call for one, call, _ in denied if one.gate != LAB_GATE),
             cost=cost_of(result),
             ask=helpers.judge_of(run_id),
@@ -422,6 +428,10 @@ class _Experiment:
 class _LabAgents:
     """The lab's own agents that are asked for one trial, and what they cost.
 
+    Attributes:
+        about: The experiment, the case and the variant.
+        faults: What is wrong with functions of the caller.
+
     Args:
         kept: The runs of the experiment.
         about: The experiment, the case and the variant.
@@ -432,6 +442,7 @@ class _LabAgents:
         self.about = about
         self.simulation_costs: list[float | None] = []
         self.judging_costs: list[float | None] = []
+        self.faults: list[str] = []
 
     async def simulate(self, agent: Agent[Any], text: str, key: str) -> AgentResult[Any]:
         """Ask a simulator, for the call with this idempotency key."""
@@ -488,11 +499,18 @@ class _RecordedApprovals:
         otherwise: For calls that the record has no answer for.
         states: What earlier sessions did; their calls are not asked about again.
         mask: Masks secrets, as they are masked in the case.
+        faults: Gets what is wrong with the caller's function.
     """
 
     def __init__(
-        self, case: Case, otherwise: Approvals, states: Sequence[RunState], mask: Mask
+        self,
+        case: Case,
+        otherwise: Approvals,
+        states: Sequence[RunState],
+        mask: Mask,
+        faults: list[str],
     ) -> None:
+        self._faults = faults
         self._known = case.approvals
         self._otherwise = otherwise
         self._mask = mask
@@ -510,8 +528,21 @@ class _RecordedApprovals:
             self._given[key] += 1
             return known[min(self._given[key], len(known)) - 1]
         if callable(self._otherwise):
-            return self._otherwise(request)
+            return self._ask(self._otherwise, request)
         return self._otherwise == "approve"
+
+    def _ask(self, approves: Callable[[ApprovalRequest], object], request: ApprovalRequest) -> bool:
+        try:
+            answer = approves(request)
+        except Exception as error:  # the caller's own code; the run would take it for a denial
+            self._faults.append(f"approvals= raised {type(error).__name__}: {error}")
+            return False
+        if not isinstance(answer, bool | None):
+            self._faults.append(
+                f"approvals= returned {format_value(answer)}; True, False or None is due"
+            )
+        # Nobody answers later, so None is a denial too.
+        return answer is True
 
 
 class _RecordedClock(Clock):
@@ -603,6 +634,15 @@ def _check(
         if type(number) is not int or number < 1:
             raise Misuse(f"{what} is a whole number from 1, got {format_value(number)}")
     return _check_variants(variants)
+
+
+def _check_secrets(given: object) -> tuple[tuple[str, ...], Mask]:
+    """Return the secrets, and what masks them."""
+    is_list = isinstance(given, Iterable) and not isinstance(given, str)
+    listed = tuple(cast("Iterable[str]", given)) if is_list else cast("Any", given)
+    mask = Secrets(listed).mask
+    check_masking(mask)
+    return listed, mask
 
 
 def _check_simulator(given: object, *, is_used: bool) -> Any:

@@ -13,7 +13,7 @@ from contextvars import Context
 from typing import Any
 
 from upshot.contract.agent import Agent
-from upshot.contract.base.enums import DeniedReason, Effect, InterruptCause, Status
+from upshot.contract.base.enums import Effect, InterruptCause, Status
 from upshot.contract.base.structs import JsonObject
 from upshot.contract.codec import encode
 from upshot.contract.model_calls import Request
@@ -35,6 +35,7 @@ from upshot.tools.call_state import CallState
 from upshot.tools.definition.tool import Tool
 from upshot.tools.execution.call_log import StandIn
 from upshot.tools.gates.pipeline import Denial
+from upshot.tools.repetition import NOT_RECORDED
 
 LAB_GATE = "lab"
 """The gate in the records of calls that the lab denied or answered."""
@@ -163,7 +164,7 @@ def deny(call: CallState, text: str) -> ToolOutcome:
     """Return the lab's denial of a call."""
     # A call that was interrupted did nothing either, since no body ran.
     call.give_up = None
-    return call.pipeline.conclude(call, LAB_GATE, Denial(DeniedReason.POLICY, text))
+    return call.pipeline.conclude(call, LAB_GATE, Denial(NOT_RECORDED, text))
 
 
 def is_final(result: AgentResult[Any]) -> bool:

@@ -2,13 +2,13 @@
 
 Each call gets the recorded outcome of the same tool and arguments; a second equal call gets the
 second one, in whichever run of the case it is made, and a read may get the last one again. Which
-outcome is next follows from the logs, so a resumed experiment continues where it was. A call that
-the record does not have is denied by the gate ``lab``, or answered by a simulator; then the trace
-of the call says so. That is how a report finds it: a read is off the record or simulated, a write
-is a new effect.
+outcome is next follows from the logs, so a resumed experiment continues where it was. A read that
+the record does not have is denied by the gate ``lab``. A write that it does not have is answered as
+if it had been made, so that all limits of the run hold for it as they would outside. A simulator
+may answer instead. In each case the trace of the call says so, which is how a report finds it.
 
 Three kinds of tools run as usual, because they change nothing outside: agents as tools, whose runs
-get recorded tools too; handoffs; and ``read_artifact``.
+get recorded tools too; handoffs; and ``read_artifact``, unless the record has the call.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ from upshot.contract.agent import Agent
 from upshot.contract.base.enums import Effect, InterruptCause
 from upshot.contract.base.structs import JsonObject
 from upshot.contract.run_control import Interrupt
-from upshot.contract.tool_calls import ToolDenied, ToolOutcome, ToolRecord
+from upshot.contract.tool_calls import ToolDenied, ToolExecutionResult, ToolOutcome, ToolRecord
+from upshot.errors import Misuse
 from upshot.lab.dataset import Case, RecordedCall, call_key
 from upshot.lab.kept_runs import LAB_GATE, deny, is_final, runs_as_usual
 from upshot.lab.simulation import (
@@ -34,11 +35,12 @@ from upshot.lab.simulation import (
     simulate,
 )
 from upshot.runs.run_context import RunContext
+from upshot.tools.artifacts import READER_NAME
 from upshot.tools.call_state import CallState
 from upshot.tools.definition.tool import Tool
 from upshot.tools.execution.call_log import StandIn
 from upshot.tools.execution.outcome_mapping import conclude
-from upshot.tools.gates.pipeline import Repeat
+from upshot.tools.gates.pipeline import Repeat, note
 
 Source: TypeAlias = Literal["recorded", "simulated", "live reads"]
 """Where outcomes come from: the record; for all calls a simulator; or the record, and reads that it
@@ -50,7 +52,7 @@ or what a simulator answers."""
 
 _APPROVAL_GATE = "approval"
 _SIMULATED = "simulated"
-_SIMULATED_NEW = "simulated, and not in the record"
+_NEW_WRITE = "a write that is not in the record"
 
 _NOT_MADE = (
     "this is a trial run, in which nothing is changed; continue as if the change had been made"
@@ -106,8 +108,11 @@ class RecordedTools:
 
         async def answer(call: CallState) -> ToolOutcome | None:
             tool = call.known_tool
-            if runs_as_usual(tool, context):
+            if runs_as_usual(tool, context) and not self._is_read_before(call):
                 return None
+            clock = call.turn.clock
+            # So that it counts for limits as a call whose body ran.
+            call.started_at, call.run_started = clock.now(), clock.monotonic()
             outcome = await self._answer(call, tool, context)
             if outcome is not None:
                 self._earlier.append(_answered(call, tool, outcome))
@@ -115,29 +120,37 @@ class RecordedTools:
 
         return answer
 
+    def _is_read_before(self, call: CallState) -> bool:
+        """Whether the call reads an output of the recorded run, which the trial does not store."""
+        return call.tool_name == READER_NAME and self._key_of(call) in self._known
+
+    def _key_of(self, call: CallState) -> str:
+        return call_key(call.tool_name, self._mask(dict(call.arguments or {})))
+
     async def _answer(self, call: CallState, tool: Tool, context: RunContext) -> ToolOutcome | None:
-        key = call_key(tool.name, self._mask(dict(call.arguments or {})))
+        key = self._key_of(call)
         earlier, known = self._made[key], self._known.get(key, [])
         # Before anything waits, since equal calls may run at the same time.
         self._made[key] += 1
         writes = tool.declared_effect is not Effect.READ
-        is_known = bool(known) and (earlier < len(known) or not writes)
+        is_known = earlier < len(known) or (bool(known) and (not writes or _repeats(known[-1])))
+        if writes and not is_known:
+            # Before anything waits, so that the report has it whatever happens then.
+            note(call, LAB_GATE, _NEW_WRITE)
         if self._source == "simulated" or (self._unseen == "simulated" and not is_known):
-            return await self._simulated(call, tool, context, is_known=is_known)
+            return await self._simulated(call, tool, context)
         if is_known:
             outcome = known[min(earlier, len(known) - 1)].outcome
             return replace(outcome, call_id=call.call_id, tool_name=call.tool_name)
         if writes:
-            return deny(call, _NOT_MADE)
+            return _as_made(call)
         if self._source == "live reads":
             return None
         if self._unseen == "stop":
             context.ask_to_stop(Interrupt(InterruptCause.CUSTOM, f"{key} is not in the record"))
         return deny(call, _NOT_KNOWN)
 
-    async def _simulated(
-        self, call: CallState, tool: Tool, context: RunContext, *, is_known: bool
-    ) -> ToolOutcome:
+    async def _simulated(self, call: CallState, tool: Tool, context: RunContext) -> ToolOutcome:
         asked = SimulatedCall(
             tool=tool.name,
             arguments=dict(call.arguments or {}),
@@ -157,8 +170,18 @@ class RecordedTools:
             return deny(call, str(error))
         call.give_up = None
         outcome = conclude(call, ending, elapsed_ms=0, timeout_s=None, deadline_s=0)
-        detail = _SIMULATED if is_known else _SIMULATED_NEW
-        return call.pipeline.conclude(call, LAB_GATE, Repeat(outcome, detail))
+        return call.pipeline.conclude(call, LAB_GATE, Repeat(outcome, _SIMULATED))
+
+
+def check_masking(mask: Callable[[JsonObject], JsonObject]) -> None:
+    """Check that masking leaves the words by which the lab finds its calls in logs.
+
+    Raises:
+        Misuse: It does not.
+    """
+    words = [LAB_GATE, _APPROVAL_GATE, _SIMULATED, _NEW_WRITE, *map(str, Effect)]
+    if spoilt := [one for one in words if mask({"word": one}) != {"word": one}]:
+        raise Misuse(f"secrets= has a text that is part of {spoilt[0]!r}, a word of the lab")
 
 
 def key_of(record: ToolRecord) -> str:
@@ -178,13 +201,12 @@ def to_call(record: ToolRecord) -> RecordedCall:
 
 
 def is_missed(record: ToolRecord, case: Case) -> bool:
-    """Whether a call was not in the record of a case, and has no answer, or is a simulated write.
+    """Whether a call was not in the record of a case: a read that has no answer, or a write.
 
     That includes a write that was not approved in the lab, and was never denied in the record.
     """
-    if not isinstance(record.outcome, ToolDenied):
-        is_write = record.declared_effect is not Effect.READ
-        return is_write and _simulated_as(record) == _SIMULATED_NEW
+    if _has_note(record, _NEW_WRITE):
+        return True
     if record.gate == _APPROVAL_GATE:
         return False not in case.approvals.get(key_of(record), ())
     return record.gate == LAB_GATE
@@ -200,12 +222,16 @@ def simulator_error(record: ToolRecord) -> str:
 
 def is_simulated(record: ToolRecord) -> bool:
     """Whether a simulator answered a call."""
-    return bool(_simulated_as(record))
+    return _has_note(record, _SIMULATED)
 
 
-def _simulated_as(record: ToolRecord) -> str:
-    found = (one.detail for one in record.trace if one.gate == LAB_GATE and one.verdict == "repeat")
-    return next(found, "")
+def _has_note(record: ToolRecord, text: str) -> bool:
+    return any(one.gate == LAB_GATE and one.detail == text for one in record.trace)
+
+
+def _repeats(call: RecordedCall) -> bool:
+    """Whether the record has a call whose effect was made before, however often it is made."""
+    return call.outcome.repeats is not None
 
 
 def _answered(call: CallState, tool: Tool, outcome: ToolOutcome) -> RecordedCall:
@@ -215,4 +241,12 @@ def _answered(call: CallState, tool: Tool, outcome: ToolOutcome) -> RecordedCall
         effect=outcome.effect,
         declared=tool.declared_effect,
         outcome=outcome,
+    )
+
+
+def _as_made(call: CallState) -> ToolOutcome:
+    # Applied, so that once= and equal calls hold.
+    call.give_up = None
+    return ToolExecutionResult(
+        call.call_id, call.tool_name, output={"result": _NOT_MADE}, effect=Effect.APPLIED
     )

@@ -19,8 +19,9 @@ from upshot.contract.base.json_values import to_free_json
 from upshot.contract.base.structs import Json, JsonObject
 from upshot.contract.result import AgentResult
 from upshot.contract.tool_calls import outcome_to_object
-from upshot.errors import Misuse
+from upshot.errors import JournalError, Misuse
 from upshot.lab.dataset import Case, RecordedCall
+from upshot.models.registry import resolve
 from upshot.runs.plan import without_fence
 from upshot.tools.definition.tool_error import ToolError
 from upshot.tools.execution.executor import BodyValue, Raised
@@ -85,6 +86,7 @@ def check_simulator(given: object) -> Callable[[SimulatedCall], Any] | Agent[Any
         Misuse: It is neither, and no name of a model.
     """
     if isinstance(given, str):
+        resolve(given)
         return Agent("simulator", model=given, instructions=_INSTRUCTIONS)
     if given is None or isinstance(given, Agent) or callable(given):
         return cast("Any", given)
@@ -104,15 +106,18 @@ async def simulate(
 
     Raises:
         NotSimulated: The function raised something else, or the agent did not complete.
+        JournalError: The journal of the experiment failed.
     """
-    if isinstance(simulator, Agent):
-        return BodyValue(await _answer_of(cast("Agent[Any]", simulator), call, ask, key))
     try:
+        if isinstance(simulator, Agent):
+            return BodyValue(await _answer_of(cast("Agent[Any]", simulator), call, ask, key))
         made: Any = simulator(call)
         return BodyValue(await made if isawaitable(made) else made)
     except ToolError as error:
         return Raised(error)
-    except Exception as error:  # the caller's function, whose bug the report must show
+    except (NotSimulated, JournalError):
+        raise
+    except Exception as error:  # the caller's code, whose bug the report must show
         raise NotSimulated(f"{NOT_SIMULATED}raised {type(error).__name__}: {error}") from error
 
 

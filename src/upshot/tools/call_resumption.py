@@ -41,6 +41,7 @@ from upshot.tools.gates.approval_gate import ANY_ARGUMENTS
 from upshot.tools.repetition import (
     INTERRUPTED,
     effect_after,
+    is_counted_denial,
     may_repeat,
     may_repeat_interrupted,
 )
@@ -258,7 +259,7 @@ def restore_records(state: ToolboxState, records: Iterable[ToolRecord]) -> None:
         state.learn(record, tool)
         if isinstance(record.outcome, ToolArtifactReference):
             state.offers_reader = True
-        state.turn.denials += isinstance(record.outcome, ToolDenied)
+        state.turn.denials += is_counted_denial(record.outcome)
         if record.started_at is not None:
             state.turn.count_restored(record.tool_name)
         if tool is None:

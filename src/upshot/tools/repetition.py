@@ -281,6 +281,15 @@ def repeated_output(outcome: ToolOutcome | None, ref: EffectRef, call: CallState
     )
 
 
+NOT_RECORDED = DeniedReason("not_recorded")
+"""The reason of a stand-in that has no outcome for a call. Outside, nothing would deny it."""
+
+
+def is_counted_denial(outcome: ToolOutcome) -> bool:
+    """Whether an outcome counts for ``max_denials``."""
+    return isinstance(outcome, ToolDenied) and outcome.reason != NOT_RECORDED
+
+
 NO_PROGRESS = DeniedReason("no_progress")
 TOLD_AT = 3
 """After how many equal results the model gets a note; a further call is denied."""

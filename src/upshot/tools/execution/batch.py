@@ -17,7 +17,7 @@ from upshot.tools.execution.call_execution import run_call, verify_effect
 from upshot.tools.execution.executor import GRACE_S, Stopped
 from upshot.tools.execution.locks import Claim, Locks
 from upshot.tools.execution.outcome_mapping import conclude
-from upshot.tools.repetition import TOLD_AT, is_in_doubt
+from upshot.tools.repetition import TOLD_AT, is_counted_denial, is_in_doubt
 from upshot.tools.toolbox_state import ToolboxState
 
 SLICE = 1_000
@@ -346,7 +346,7 @@ class Batch:
         state, turn, tool = self._state, call.turn, call.tool
         # The consequences come before the event, because its reader may dispatch again at once.
         if isinstance(outcome, ToolDenied) or tool is None or outcome.repeats is not None:
-            turn.denials += isinstance(outcome, ToolDenied)
+            turn.denials += is_counted_denial(outcome)
             call.release()
         else:
             if call.is_deduplicated or tool.may_write:

@@ -276,6 +276,11 @@ class GatePipeline:
         return False
 
 
+def note(call: CallState, gate: str, detail: str) -> None:
+    """Note something in the trace of a call before its outcome is known."""
+    _trace(call, gate, "pass", detail)
+
+
 def _has_own(gate: StandardGate, method: str) -> bool:
     return getattr(type(gate), method) is not getattr(StandardGate, method)
 
