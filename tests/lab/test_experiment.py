@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+import re
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +18,11 @@ from upshot import (
     Budget,
     Misuse,
     ModelResponse,
+    ModelSettings,
     Policy,
     Request,
     ScriptedModel,
+    Text,
     ToolCall,
     ToolError,
     Usage,
@@ -28,10 +32,12 @@ from upshot import (
     run,
     tool,
 )
+from upshot.contract.codec import decode, decoder_of, encode
 from upshot.entry.run_handle import RunHandle
 from upshot.entry.session_setup import has_log
 from upshot.journal import MemoryJournal, open_journal
 from upshot.lab import Dataset
+from upshot.lab.report_page import report_page
 
 BOOK: list[str] = []
 """Written to by every body; an experiment must leave it as it was."""
@@ -108,11 +114,49 @@ async def test_a_variant_that_pays_otherwise_is_found_and_pays_nobody(dataset: D
     assert before == BOOK
     same = report.compare("hasty", "same_effects")
     # Order 10 cost 100 cents, which the hasty one guessed.
-    assert (same.wins, same.ties, same.losses) == (0, 1, 12)
+    assert (same.higher, same.same, same.lower) == (0, 1, 12)
     assert same.difference is not None and same.difference.is_clear
     said = report.sentences()
     assert "hasty would have made 12 writes that the record does not have, in 12 cases" in said[0]
-    assert said[1].startswith("hasty scores 0.923 lower on same_effects than today (95 %: -1")
+    assert said[1].startswith("hasty did not make 11 writes that the record has, in 11 cases")
+    assert said[2].startswith("hasty scores 0.923 lower on same_effects than today (95 %: -1")
+
+
+async def test_the_report_says_which_recorded_writes_were_not_made(dataset: Dataset) -> None:
+    variants = {"today": desk(careful), "idle": desk(lambda messages: "Wait.")}
+    report = await lab.run(dataset, variants, journal="memory:")
+    assert report.sentences() == [
+        "idle did not make 12 writes that the record has, in 12 cases: refund 12"
+    ]
+    assert {row.missing_effects for row in report.of("today")} == {()}
+
+
+async def test_a_report_says_on_how_many_cases_a_mean_is(dataset: Dataset) -> None:
+    def quality(case: Any, result: Any) -> Any:
+        is_hasty = result.content == "Refund made."
+        return None if is_hasty and case.id > "r2" else 1
+
+    variants = {"today": desk(careful), "hasty": desk(hasty)}
+    report = await lab.run(dataset, variants, scorers=[quality], journal="memory:")
+    assert [line[2] for line in report.lines()[1:]] == ["1", "1, 6 of 13 cases"]
+    assert (
+        "hasty has a score of quality in 6 cases, and today in 13: their means are not "
+        "comparable, only the difference in 6 cases is"
+    ) in report.sentences()
+    assert "1 6 of 13 cases" in re.sub("<[^>]+>", "", report_page(report))
+
+
+async def test_scores_that_are_no_numbers_are_mistakes_of_their_scorers(dataset: Dataset) -> None:
+    def endless(case: Any, result: Any) -> Any:
+        return math.inf if case.id == "r1" else lab.Score(value=True)
+
+    one = Dataset("two", dataset.cases[-2:])
+    report = await lab.run(one, desk(careful), scorers=[endless], journal="memory:")
+    assert (
+        "the scorer endless raised Misuse: the value of a score is a finite number, got inf "
+        "(1 time for today)"
+    ) in report.sentences()
+    assert decode(encode(report), decoder_of(lab.Report)) == report
 
 
 async def test_the_recorded_policy_holds_and_another_one_can_be_tried() -> None:
@@ -129,7 +173,7 @@ async def test_the_recorded_policy_holds_and_another_one_can_be_tried() -> None:
     }
     report = await lab.run(dataset, variants, scorers=[lab.trajectory()], journal="memory:")
     assert [sum(len(row.new_effects) for row in report.of(one)) for one in variants] == [0, 3, 3]
-    assert report.compare("shut", "trajectory").losses == 3
+    assert report.compare("shut", "trajectory").lower == 3
 
 
 async def test_a_renamed_tool_is_off_the_record(dataset: Dataset) -> None:
@@ -274,9 +318,34 @@ async def test_the_budget_stops_the_experiment(dataset: Dataset) -> None:
     journal = MemoryJournal()
     options: Any = {"budget_usd": 0.05, "journal": journal, "concurrency": 1}
     report = await lab.run(dataset, agent, **options)
-    assert "stopped at a budget" in report.stopped
+    assert re.match(r"\d+ runs stopped at a budget: The quota .* has max_cost", report.stopped)
     again = await lab.run(dataset, agent, budget_usd=50, journal=journal, concurrency=1)
     assert again.stopped == ""
+
+
+async def test_what_a_stopped_run_cost_stays_in_the_report(dataset: Dataset) -> None:
+    def dear(messages: Any) -> Any:
+        usage = Usage(input_tokens=1000, output_tokens=1000)
+        is_first = not any(one.tool_call_id for one in messages)
+        calls = [ToolCall("f", "find_order", {"id": last_number(messages)})] if is_first else []
+        return ModelResponse(parts=calls or (Text("Hm."),), usage=usage)
+
+    agent = Agent("desk", model=ScriptedModel(dear, name="openai:gpt-5"), tools=[find_order])
+    agent = agent.but(settings=ModelSettings(max_tokens=1000))
+    one, journal = Dataset("one", dataset.cases[:1]), MemoryJournal()
+    report = await lab.run(one, agent, budget_usd=0.02, journal=journal)
+    (stopped,) = report.of("today")
+    assert (stopped.error, stopped.cost) == ("budget_exceeded", pytest.approx(0.01125))
+    report = await lab.run(one, agent, budget_usd=5, journal=journal)
+    (row,) = report.of("today")
+    assert (row.cost, row.earlier_cost) == (pytest.approx(0.0225), pytest.approx(0.01125))
+    assert "earlier tries of runs cost $0.011 beside the variants" in report.sentences()
+
+
+async def test_the_report_says_that_a_price_is_unknown(dataset: Dataset) -> None:
+    agent = Agent("desk", model=ScriptedModel(careful, name="home:own"), tools=[find_order])
+    report = await lab.run(dataset, agent, budget_usd=5, journal="memory:")
+    assert "the price of home:own is unknown" in report.stopped
 
 
 async def test_cases_can_be_chosen_by_note_and_drawn_at_random() -> None:

@@ -49,6 +49,12 @@ def desk(*calls: ToolCall) -> Agent[Any]:
     return Agent("desk", model=ScriptedModel(reply), tools=[find, pay, drop])
 
 
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), [1], {}], ids=str)
+def test_the_value_of_a_score_is_a_finite_number_or_a_text(value: Any) -> None:
+    with pytest.raises(Misuse, match="value"):
+        lab.Score(value=value)
+
+
 CALLS = [
     ToolCall("f", "find", {"id": 3}),
     ToolCall("p", "pay", {"cents": 5}),

@@ -60,7 +60,7 @@ from upshot.lab.recorded_tools import (
     to_call,
 )
 from upshot.lab.report import LabCall, Report, Row
-from upshot.lab.scorers import AnyScorer, AskJudge, Score, Scorer, Trial, scorer_of
+from upshot.lab.scorers import AnyScorer, AskJudge, Score, Scorer, Trial, missing_writes, scorer_of
 from upshot.lab.simulation import Simulator, check_simulator
 from upshot.models.registry import resolve
 from upshot.models.scripted import ScriptedModel
@@ -239,8 +239,9 @@ class _Experiment:
         except ExceptionGroup as failed:
             # The caller made one mistake, such as an agent without a model, for all runs.
             raise failed.exceptions[0] from failed
-        rows += [task.result() for task in tasks]
-        over = sum(row.error == "budget_exceeded" for row in rows if row.variant != RECORD)
+        made = [task.result() for task in tasks]
+        rows += made
+        over = [row.error_message for row in made if row.error == "budget_exceeded"]
         return Report(
             name=self.name,
             dataset=self.dataset.name,
@@ -253,7 +254,7 @@ class _Experiment:
             rows=tuple(rows),
             requests={one.id: one.request.text for one in self.dataset},
             expected={one.id: one.expected for one in self.dataset if one.expected is not None},
-            stopped=f"{count(over, 'run')} stopped at a budget" if over else "",
+            stopped=f"{count(len(over), 'run')} stopped at a budget: {over[0]}" if over else "",
         )
 
     async def _record_of(self, case: Case) -> Row:
@@ -302,12 +303,15 @@ class _Experiment:
             status=str(result.status.value),
             answer=result.content,
             error="" if result.error is None else str(result.error.code),
+            error_message="" if result.error is None else result.error.message,
             scores=await self._scores(case, trial),
             off_record=tuple(map(_lab_call, trial.off_record)),
             new_effects=tuple(map(_lab_call, trial.new_effects)),
+            missing_effects=tuple(map(_lab_call, missing_writes(case, trial.calls))),
             simulated=tuple(map(_lab_call, trial.simulated)),
             simulator_errors=trial.simulator_errors,
             cost=trial.cost,
+            earlier_cost=_total_of(await self.kept.earlier_costs(parts, run_id)),
             simulation_cost=_total_of(helpers.simulation_costs),
             judging_cost=_total_of(helpers.judging_costs),
             tokens=result.usage.total_tokens or 0,

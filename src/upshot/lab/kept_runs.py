@@ -130,6 +130,15 @@ class KeptRuns:
 
         return await asyncio.create_task(work(), context=self._outside.copy())
 
+    async def earlier_costs(self, parts: tuple[object, ...], run_id: str) -> list[float | None]:
+        """Return what the tries before this run cost, in US dollars; they stopped or failed."""
+        found: list[float | None] = []
+        while (earlier := _id_of(*parts, len(found) + 1)) != run_id:
+            result = await RunHandle(earlier, self._journal).result(0)
+            is_free = result is not None and result.usage.api_calls == 0
+            found.append(0.0 if is_free else None if result is None else cost_of(result))
+        return found
+
     async def costs(self, parts: tuple[str, ...]) -> list[float | None]:
         """Return what each try of a run cost, in US dollars; none if there was no such run."""
         found: list[float | None] = []

@@ -45,12 +45,16 @@ class Row(Value, frozen=True, kw_only=True):
         status: How it ended.
         answer: What it answered, None for nothing.
         error: Why it failed, "" if it did not.
+        error_message: What the error says.
         scores: By scorer.
         off_record: Reads that the record does not have.
         new_effects: Writes that the record does not have: what the variant would have done.
+        missing_effects: Writes of the record that were not made.
         simulated: Calls that the simulator answered.
         simulator_errors: Why it did not answer others, a text for each.
         cost: In US dollars, None if unknown.
+        earlier_cost: What earlier tries of this run cost, which were stopped or failed; it is not
+            part of *cost*.
         simulation_cost: What an agent that simulates cost, which is not part of *cost*.
         judging_cost: What the judges cost, which is not part of *cost* either.
         tokens: How many tokens it used.
@@ -64,12 +68,15 @@ class Row(Value, frozen=True, kw_only=True):
     status: str = ""
     answer: str | None = None
     error: str = ""
+    error_message: str = ""
     scores: dict[str, Score] = {}
     off_record: tuple[LabCall, ...] = ()
     new_effects: tuple[LabCall, ...] = ()
+    missing_effects: tuple[LabCall, ...] = ()
     simulated: tuple[LabCall, ...] = ()
     simulator_errors: tuple[str, ...] = ()
     cost: float | None = None
+    earlier_cost: float | None = 0.0
     simulation_cost: float | None = 0.0
     judging_cost: float | None = 0.0
     tokens: int = 0
@@ -83,18 +90,18 @@ class Comparison(Value, frozen=True, kw_only=True):
         mean: The mean over cases, with its interval.
         difference: The mean difference to the baseline by case, with its interval; None for the
             baseline, and if no case has both.
-        wins: In how many cases the variant scores higher than the baseline.
-        ties: In how many it scores the same.
-        losses: In how many it scores lower.
+        higher: In how many cases the variant scores higher than the baseline.
+        same: In how many it scores the same.
+        lower: In how many it scores lower.
         spread: The mean standard deviation within a case, None without repetitions.
         labels: How often each label was given, if the scores are labels.
     """
 
     mean: Interval | None = None
     difference: Interval | None = None
-    wins: int = 0
-    ties: int = 0
-    losses: int = 0
+    higher: int = 0
+    same: int = 0
+    lower: int = 0
     spread: float | None = None
     labels: dict[str, int] = {}
 
@@ -171,16 +178,16 @@ class Report(Value, frozen=True, kw_only=True, dict=True):
         return Comparison(
             mean=mean,
             difference=interval_of(differences),
-            wins=sum(one > 0 for one in differences),
-            ties=sum(one == 0 for one in differences),
-            losses=sum(one < 0 for one in differences),
+            higher=sum(one > 0 for one in differences),
+            same=sum(one == 0 for one in differences),
+            lower=sum(one < 0 for one in differences),
             spread=spread,
             labels=labels,
         )
 
     def lines(self) -> list[list[str]]:
         """Return the table: a heading, then a line for each scorer and variant."""
-        head = ["scorer", "variant", "mean", "difference", "win/tie/loss"]
+        head = ["scorer", "variant", "mean", "difference", "higher/same/lower"]
         return [head, *self._lines()]
 
     def _lines(self) -> Iterator[list[str]]:
@@ -190,12 +197,12 @@ class Report(Value, frozen=True, kw_only=True, dict=True):
                 if found.mean is None and not found.labels:
                     yield [scorer, variant, "no score", "", ""]
                     continue
-                counts = f"{found.wins}/{found.ties}/{found.losses}"
+                counts = f"{found.higher}/{found.same}/{found.lower}"
                 is_base = variant == self.baseline
                 yield [
                     scorer,
                     variant,
-                    score_text(found),
+                    score_text(found, self.cases),
                     "" if is_base or found.difference is None else change_text(found.difference),
                     "" if is_base or found.mean is None else counts,
                 ]
@@ -220,8 +227,9 @@ class Report(Value, frozen=True, kw_only=True, dict=True):
         return lines
 
     def _own_costs(self) -> Iterator[str]:
-        """Yield what the lab's own agents cost."""
+        """Yield what the lab's own agents cost, and the tries that were made again."""
         for what, costs in (
+            ("earlier tries of runs", [row.earlier_cost for row in self.rows]),
             ("simulating tools", [row.simulation_cost for row in self.rows]),
             ("judging", [row.judging_cost for row in self.rows]),
         ):
@@ -240,6 +248,13 @@ class Report(Value, frozen=True, kw_only=True, dict=True):
             yield (
                 f"{variant} would have made {_counted(len(new), 'write')} that the record does "
                 f"not have, in {_counted(where, 'case')}: {_tools_text(new)}"
+            )
+        missing = [one for row in rows for one in row.missing_effects]
+        if missing:
+            where = len({row.case for row in rows if row.missing_effects})
+            yield (
+                f"{variant} did not make {_counted(len(missing), 'write')} that the record has, in "
+                f"{_counted(where, 'case')}: {_tools_text(missing)}"
             )
         unseen = [one for row in rows for one in row.off_record]
         if unseen:
@@ -262,11 +277,24 @@ class Report(Value, frozen=True, kw_only=True, dict=True):
                 f"{variant} waits in {_counted(waiting, 'run')} for an answer or a signal that the "
                 "record does not have"
             )
+        yield from self._unlike_scored(variant)
         for scorer in self.scorers:
             broken = [row.scores[scorer].reason for row in rows if _is_broken(row, scorer)]
             if broken:
                 often = _counted(len(broken), "time")
                 yield f"the scorer {scorer} {broken[0]} ({often} for {variant})"
+
+    def _unlike_scored(self, variant: str) -> Iterator[str]:
+        """Yield where a mean and that of the baseline are over different cases."""
+        for scorer in self.scorers:
+            mine = _by_case(self.of(variant), scorer).keys()
+            base = _by_case(self.of(self.baseline), scorer).keys()
+            if mine != base and (mine or base):
+                yield (
+                    f"{variant} has a score of {scorer} in {_counted(len(mine), 'case')}, and "
+                    f"{self.baseline} in {len(base)}: their means are not comparable, only the "
+                    f"difference in {_counted(len(mine & base), 'case')} is"
+                )
 
     def facts(self, variant: str) -> JsonObject:
         """Return the figures of a variant, for a condition such as ``effects.new > 0``."""
@@ -370,9 +398,17 @@ def _is_broken(row: Row, scorer: str) -> bool:
     return score is not None and score.value is None and score.reason.startswith(_BROKEN)
 
 
-def score_text(found: Comparison) -> str:
-    """Return the mean with its interval, or the labels, in words."""
-    return _labels_text(found.labels) if found.mean is None else _mean_text(found.mean)
+def score_text(found: Comparison, cases: int) -> str:
+    """Return the mean with its interval, or the labels, in words.
+
+    Args:
+        found: The comparison.
+        cases: How many cases the experiment has; a mean of fewer says so.
+    """
+    if found.mean is None:
+        return _labels_text(found.labels)
+    few = "" if found.mean.cases == cases else f", {found.mean.cases} of {cases} cases"
+    return f"{_mean_text(found.mean)}{few}"
 
 
 def _mean_text(interval: Interval) -> str:

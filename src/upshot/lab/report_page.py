@@ -167,6 +167,7 @@ class ReportNodes:
         of = [self._report.of(one) for one in self._report.variants]
         lines = {
             "new effects": [sum(len(row.new_effects) for row in rows) for rows in of],
+            "writes not made": [sum(len(row.missing_effects) for row in rows) for rows in of],
             "reads off the record": [sum(len(row.off_record) for row in rows) for rows in of],
             "not completed": [sum(row.status != "completed" for row in rows) for rows in of],
         }
@@ -175,10 +176,10 @@ class ReportNodes:
     def _cell(self, found: Comparison, scale: float) -> Node:
         if found.mean is None and not found.labels:
             return node("td", node("span.soft", "no score"))
-        parts = [_mean(found)]
+        parts = [_mean(found, self._report.cases)]
         if found.difference is not None:
             sure = ".clear" if found.difference.is_clear else ""
-            counts = f"{found.wins} higher, {found.ties} same, {found.losses} lower"
+            counts = f"{found.higher} higher, {found.same} same, {found.lower} lower"
             parts += [
                 *_bar(found, scale),
                 node(f"span.change{sure}", change_text(found.difference)),
@@ -258,6 +259,7 @@ class ReportNodes:
             node(f"li.{tone}", f"{what} ", node("code", _call(call)))
             for tone, what, made in (
                 ("bad", "would have made", row.new_effects),
+                ("odd", "did not make", row.missing_effects),
                 ("odd", "asked in vain for", row.off_record),
             )
             for call in made
@@ -300,10 +302,12 @@ def _is_of(row: Row, variant: str, repeat: int) -> bool:
     return row.variant == variant and row.repeat == repeat
 
 
-def _mean(found: Comparison) -> Node:
-    text, interval = score_text(found), ""
-    if found.mean is not None and text.endswith(")"):
+def _mean(found: Comparison, cases: int) -> Node:
+    text, interval = score_text(found, cases), ""
+    if found.mean is not None:
+        text, _, few = text.partition(", ")
         text, _, interval = text.removesuffix(")").partition(" (")
+        interval = ", ".join(filter(None, (interval, few)))
     return node("span.mean", text, *([node("span.soft", f" {interval}")] if interval else []))
 
 

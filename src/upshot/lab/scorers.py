@@ -10,15 +10,18 @@ from __future__ import annotations
 import asyncio
 import re
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from inspect import isawaitable
+from math import isfinite
 from typing import Any, Protocol, TypeAlias, cast
+
+from msgspec.structs import force_setattr
 
 from upshot.contract.agent import Agent
 from upshot.contract.base.checks import format_value
 from upshot.contract.base.enums import Effect
-from upshot.contract.base.structs import Value
+from upshot.contract.base.structs import CheckedMeta, Value
 from upshot.contract.result import AgentResult
 from upshot.contract.tool_calls import ToolDenied, ToolFailure, ToolTimeout
 from upshot.errors import Misuse
@@ -31,16 +34,26 @@ ScorerFunction: TypeAlias = Callable[[Case, AgentResult[Any]], object]
 AskJudge: TypeAlias = Callable[[Agent[Any], str, str], Awaitable[AgentResult[Any]]]
 
 
-class Score(Value, frozen=True, kw_only=True):
+class Score(Value, frozen=True, kw_only=True, metaclass=CheckedMeta):
     """What a scorer says of one result.
 
     Attributes:
-        value: A number or a label; True is 1 and False is 0. None if the scorer could not say.
+        value: A finite number or a label; True is 1 and False is 0. None if the scorer could not
+            say.
         reason: Why, for people.
+
+    Raises:
+        Misuse: The value is none of these.
     """
 
     value: float | str | None = None
     reason: str = ""
+
+    def __post_init__(self) -> None:
+        if isinstance(self.value, int):  # True and False too, which are written as numbers
+            force_setattr(self, "value", float(self.value))
+        if isinstance(self.value, float) and not isfinite(self.value):
+            raise Misuse(f"the value of a score is a finite number, got {self.value}")
 
 
 @dataclass(frozen=True)
@@ -156,6 +169,17 @@ def is_made_by(package: str, name: str, value: object) -> bool:
     )
 
 
+def missing_writes(case: Case, calls: Iterable[RecordedCall]) -> list[RecordedCall]:
+    """Return the writes of a case that are not among *calls*, equal ones as often as they lack."""
+    made = Counter(one.key for one in calls if one.effect is not Effect.NONE)
+    missing: list[RecordedCall] = []
+    for one in case.writes:
+        made[one.key] -= 1
+        if made[one.key] < 0:
+            missing.append(one)
+    return missing
+
+
 def same_effects() -> Scorer:
     """Score 1 if the result made the effects of the record, and no other; the reason names them."""
 
@@ -163,7 +187,8 @@ def same_effects() -> Scorer:
         was = Counter(one.key for one in case.writes)
         now = Counter(one.key for one in trial.calls if one.effect is not Effect.NONE)
         new = Counter(one.key for one in trial.new_effects)
-        missing, added = was - now, (now - was) + new
+        missing = dict.fromkeys(one.key for one in missing_writes(case, trial.calls))
+        added = (now - was) + new
         lines = [f"missing: {one}" for one in missing] + [f"new: {one}" for one in added]
         return Score(value=float(not lines), reason="; ".join(lines))
 
@@ -322,9 +347,10 @@ def _number(value: object) -> float | str | None:
     if value is None:
         return None
     try:
-        return float(str(value))
+        number = float(str(value))
     except ValueError:
         return str(value)
+    return number if isfinite(number) else str(value)
 
 
 def _edit_distance(one: Sequence[str], other: Sequence[str]) -> int:
