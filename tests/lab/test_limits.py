@@ -77,7 +77,7 @@ def orders(calls: Any) -> list[int]:
 
 async def outside(agent: Agent[Any]) -> list[int]:
     MADE.clear()
-    await run(agent, "Go.")
+    await run(agent, "Go.", approve=lambda asked: True)
     return list(MADE)
 
 
@@ -87,11 +87,12 @@ async def outside(agent: Agent[Any]) -> list[int]:
         desk(*[("pay", order) for order in range(6)], budget=Budget(max_denials=1)),
         desk(("look", 1), *[("pay", order) for order in range(3)], budget=Budget(max_denials=1)),
         desk(*[("pay", order) for order in range(4)], budget=Budget(max_tool_calls=2)),
+        desk(*[("asked_pay", order) for order in range(4)], budget=Budget(max_denials=1)),
         desk(*[("slow_pay", order) for order in range(4)]),
         desk(("once_pay", 3), ("once_pay", 3), ("once_pay", 4)),
         desk(*[("pay", 100)] * 7),
     ],
-    ids=["denials", "denied reads", "calls", "rate", "once", "no progress"],
+    ids=["denials", "denied reads", "calls", "approvals", "rate", "once", "no progress"],
 )
 async def test_new_writes_are_those_that_a_real_run_makes(agent: Agent[Any]) -> None:
     real = await outside(agent)

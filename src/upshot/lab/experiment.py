@@ -68,6 +68,8 @@ from upshot.runs.plan import LAB_ATTRIBUTE, Where
 from upshot.runs.run_context import stand_ins
 from upshot.state.run_state import RunState
 from upshot.tools.gates.approval_gate import ApprovalRequest
+from upshot.tools.gates.pipeline import Denial
+from upshot.tools.repetition import NOT_RECORDED
 
 Approvals: TypeAlias = Literal["deny", "approve"] | Callable[[ApprovalRequest], bool | None]
 """Who approves a call that the record has no answer for."""
@@ -526,14 +528,17 @@ class _RecordedApprovals:
             started = state.unsettled.values()
             self._given.update(call_key(one.call.name, mask(one.arguments)) for one in started)
 
-    def __call__(self, request: ApprovalRequest) -> bool:
+    def __call__(self, request: ApprovalRequest) -> bool | Denial:
         key = call_key(request.tool_name, self._mask(dict(request.arguments)))
         if known := self._known.get(key):
             self._given[key] += 1
             return known[min(self._given[key], len(known)) - 1]
         if callable(self._otherwise):
-            return self._ask(self._otherwise, request)
-        return self._otherwise == "approve"
+            is_approved = self._ask(self._otherwise, request)
+        else:
+            is_approved = self._otherwise == "approve"
+        # In the record nobody denied it, so it does not count as denied.
+        return is_approved or Denial(NOT_RECORDED, "it was not approved")
 
     def _ask(self, approves: Callable[[ApprovalRequest], object], request: ApprovalRequest) -> bool:
         try:

@@ -257,6 +257,8 @@ class ApprovalGate(StandardGate):
     def _judge(self, call: CallState, answer: object) -> Denial | Park | None:
         if answer is None:
             return self._park(call)
+        if isinstance(answer, Denial):
+            return answer
         if not isinstance(answer, bool):
             kind = type(answer).__name__
             return Denial(
