@@ -9,9 +9,13 @@ import pytest
 from upshot import (
     Agent,
     Budget,
+    Decider,
+    EditArguments,
+    FinalizeDecision,
     Misuse,
     Policy,
     Rate,
+    Refuse,
     Request,
     ScriptedModel,
     ToolCall,
@@ -182,3 +186,46 @@ async def test_a_recorded_policy_denial_still_counts() -> None:
     dataset = await recorded(agent, policy=Policy(deny=("pay",)))
     row = await tried(dataset, agent)
     assert (row.new_effects, row.off_record) == ((), ())
+
+
+async def test_options_of_the_recorded_run_hold() -> None:
+    agent = desk(("pay", 1), ("pay", 2))
+    dataset = await recorded(agent, budget=Budget(max_tool_calls=1))
+    row = await tried(dataset, agent)
+    assert (row.new_effects, row.scores["same_effects"].value) == ((), 1)
+
+
+class Twice(Decider):
+    """Asks for a second answer."""
+
+    def before_finalize(self, info: Any, request: Any, result: Any) -> Any:
+        return FinalizeDecision.revise("Again.", "once more") if info.attempt == 1 else None
+
+
+def add_one(asked: Any) -> Any:
+    return EditArguments({"order": asked.arguments["order"] + 1})
+
+
+def refuse(asked: Any) -> Any:
+    return Refuse("no")
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"on_pre_tool_use": add_one},
+        {"on_pre_tool_use": refuse},
+        {"deciders": [Twice()]},
+        {"tools": [pay.but(name="other_pay")]},
+    ],
+    ids=["edit", "refuse", "deciders", "tools"],
+)
+async def test_code_of_the_recorded_run_can_be_given(options: Any) -> None:
+    agent = desk(("other_pay" if "tools" in options else "pay", 1))
+    more = {"max_attempts": 2} if "deciders" in options else {}
+    dataset = await recorded(agent, **options, **more)
+    row = await tried(dataset, agent, run_options=options)
+    assert (row.new_effects, row.scores["same_effects"].value) == ((), 1)
+    assert row.status == dataset.cases[0].status
+    with pytest.raises(Misuse, match="it takes gates"):
+        await tried(dataset, agent, run_options={"approve": True})

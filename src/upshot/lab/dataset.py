@@ -31,7 +31,7 @@ from upshot.contract.events import QuestionAnswered
 from upshot.contract.message import MAIN_CHANNEL, Message
 from upshot.contract.model_calls import ModelReplied, ModelResponse, Request
 from upshot.contract.protocols import ArtifactStore, Journal, RunFilters, RunSummary
-from upshot.contract.settings import Policy
+from upshot.contract.settings import Budget, Policy
 from upshot.contract.tool_calls import (
     ToolArtifactReference,
     ToolDenied,
@@ -99,6 +99,8 @@ class Case(Value, frozen=True, kw_only=True):
         history: The messages before the request.
         attributes: The attributes of the run, such as its user.
         policy: The rules on tools that the run had, None for none.
+        budget: The budget that the run was given, None if it had its agent's.
+        max_attempts: How many attempts its deciders might ask for.
         run_id: The run that it comes from, "" for a case made by hand.
         started_at: When that run started; the tools of an experiment see this day.
         first_replies: Replies that are played before the run's model is asked, so that the run is
@@ -126,6 +128,8 @@ class Case(Value, frozen=True, kw_only=True):
     history: tuple[Message, ...] = ()
     attributes: JsonObject = {}
     policy: Policy | None = None
+    budget: Budget | None = None
+    max_attempts: int = 1
     run_id: str = ""
     started_at: Moment | None = None
     first_replies: tuple[ModelResponse, ...] = ()
@@ -321,6 +325,8 @@ async def case_of(run_id: str, journal: Journal, *, after: int = 0) -> Case | No
         history=_history_of(past),
         attributes=dict(started.attributes),
         policy=convert(past.options.get(POLICY_OPTION), Policy | None),
+        budget=convert(past.options.get("budget"), Budget | None),
+        max_attempts=convert(past.options.get("max_attempts", 1), int),
         started_at=started.time,
         first_replies=tuple(await _replies_until(after, run_id, journal)),
         replies=tuple(response for _, response in sorted(replied, key=_by_time)),

@@ -11,7 +11,7 @@ import asyncio
 import hashlib
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextvars import copy_context
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -64,7 +64,7 @@ from upshot.lab.scorers import AnyScorer, AskJudge, Score, Scorer, Trial, missin
 from upshot.lab.simulation import Simulator, check_simulator
 from upshot.models.registry import resolve
 from upshot.models.scripted import ScriptedModel
-from upshot.runs.plan import LAB_ATTRIBUTE, Where
+from upshot.runs.plan import LAB_ATTRIBUTE, Where, identity_of
 from upshot.runs.run_context import stand_ins
 from upshot.state.run_state import RunState
 from upshot.tools.gates.approval_gate import ApprovalRequest
@@ -110,6 +110,7 @@ async def run(
     approvals: Approvals = "deny",
     replies: Literal["live", "recorded"] = "live",
     dependencies: object = None,
+    run_options: Mapping[str, Any] | None = None,
     secrets: Iterable[str] = (),
     budget_usd: Decimal | float | None = None,
     concurrency: int = 10,
@@ -142,6 +143,8 @@ async def run(
             nothing, and shows what the lab itself changes.
         dependencies: The ``dependencies`` of the runs, if instructions or deciders need them; the
             agents' own factories are not called.
+        run_options: The ``gates``, ``on_pre_tool_use``, ``deciders`` and ``tools`` that your runs
+            are given, if any: they are code, so the record does not have them.
         secrets: Texts that are masked in the journal of the experiment and in the report. Give
             those of the recorded runs, so that a call with one of them is found in the record.
         budget_usd: The most that all runs may cost together, in US dollars.
@@ -159,12 +162,13 @@ async def run(
     named = _check(dataset, variants, chosen, repeat=repeat, concurrency=concurrency)
     simulates = _check_simulator(simulator, is_used="simulated" in (tools, unseen))
     judges = check_scorers(scorers)
-    name = name or _name_of(dataset, named, (*chosen.values(), simulates))
+    given = _check_run_options(run_options or {})
+    name = name or _name_of(dataset, named, (*chosen.values(), simulates, *_identities(given)))
     secrets, mask = _check_secrets(secrets)
     shared: dict[str, Any] = {"secrets": secrets} if secrets else {}
     if budget_usd is not None:
         shared["quotas"] = [_quota_of(name, budget_usd)]
-    options = {"dependencies": dependencies or _NoDependencies(), **shared}
+    options = {"dependencies": dependencies or _NoDependencies(), **given, **shared}
     async with open_journal(journal) as opened:
         made = _Experiment(
             dataset=dataset,
@@ -386,6 +390,8 @@ class _Experiment:
             "approve": _RecordedApprovals(case, self.approvals, states, self.mask, helpers.faults),
             "clock": _RecordedClock(case.started_at),
             "policy": tried.policy or case.policy,
+            "budget": case.budget,
+            "max_attempts": case.max_attempts,
             **self.options,
         }
         if self.is_recorded:
@@ -615,6 +621,7 @@ class _NoDependencies:
         )
 
 
+_RUN_OPTIONS = ("gates", "on_pre_tool_use", "deciders", "tools")
 _CHOICES: dict[str, tuple[str, ...]] = {
     "tools": get_args(Source),
     "unseen": get_args(Unseen),
@@ -643,6 +650,24 @@ def _check(
         if type(number) is not int or number < 1:
             raise Misuse(f"{what} is a whole number from 1, got {format_value(number)}")
     return _check_variants(variants)
+
+
+def _check_run_options(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options of runs, their lists as tuples, which each run can read."""
+    if unknown := [one for one in given if one not in _RUN_OPTIONS]:
+        listed = ", ".join(_RUN_OPTIONS)
+        raise Misuse(f"run_options has {unknown[0]!r}: it takes {listed}")
+    lists = (list, tuple)
+    return {
+        name: tuple(cast("list[object]", one)) if isinstance(one, lists) else one
+        for name, one in given.items()
+    }
+
+
+def _identities(options: Mapping[str, Any]) -> Iterator[str]:
+    for name, one in options.items():
+        items = cast("tuple[object, ...]", one if isinstance(one, tuple) else (one,))
+        yield f"{name} {[*map(identity_of, items)]}"
 
 
 def _check_secrets(given: object) -> tuple[tuple[str, ...], Mask]:
