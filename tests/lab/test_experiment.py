@@ -323,6 +323,57 @@ async def test_the_budget_stops_the_experiment(dataset: Dataset) -> None:
     assert again.stopped == ""
 
 
+async def test_a_report_refuses_names_that_it_does_not_have(dataset: Dataset) -> None:
+    report = await lab.run(dataset, desk(careful), scorers=[lab.completed()], journal="memory:")
+    with pytest.raises(Misuse, match="there is no variant 'C': there is 'today'"):
+        report.compare("C", "completed")
+    with pytest.raises(Misuse, match="there is no scorer 'nope': there is 'completed'"):
+        report.compare("today", "nope")
+    with pytest.raises(Misuse, match=r"gone/report\.json cannot be written"):
+        report.write("gone/report.json")
+    with pytest.raises(Misuse, match=r"gone/one\.jsonl cannot be written"):
+        dataset.write("gone/one.jsonl")
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"agnt": "desk"}, "there is no filter 'agnt'"),
+        ({"note": 5}, "note is the name of a note"),
+        ({"min_cost": "x"}, "min_cost is an amount of money"),
+        ({"min_cost": math.nan}, "min_cost is an amount of money"),
+    ],
+    ids=str,
+)
+async def test_a_wrong_filter_is_a_mistake(given: Any, said: str) -> None:
+    with pytest.raises(Misuse, match=said):
+        await Dataset.from_journal(MemoryJournal(), **given)
+
+
+async def test_what_is_around_the_lines_of_a_dataset_does_not_matter(
+    dataset: Dataset, tmp_path: Path
+) -> None:
+    file = tmp_path / "one.jsonl"
+    dataset.write(file)
+    head, *lines = file.read_text("utf-8").splitlines()
+    file.write_text("\n\n".join(["\ufeff" + head, *lines, "", ""]), "utf-8")
+    assert Dataset.read(file) == dataset
+    file.write_text("\n".join([head.replace('"cases": 13', '"cases": 12'), *lines]), "utf-8")
+    with pytest.raises(Misuse, match="says 12 cases, and there are 13"):
+        Dataset.read(file)
+    for text in ("", "[]", "\n".join(lines)):
+        file.write_text(text, "utf-8")
+        with pytest.raises(Misuse, match="its first line is no head"):
+            Dataset.read(file)
+
+
+async def test_a_parked_run_waits_and_has_not_failed() -> None:
+    report = lab.Report(
+        name="x", variants=("a",), rows=(lab.Row(case="1", variant="a", status="input_required"),)
+    )
+    assert (report.facts("a")["failed"], report.facts("a")["waiting"]) == (0, 1)
+
+
 async def test_what_a_stopped_run_cost_stays_in_the_report(dataset: Dataset) -> None:
     def dear(messages: Any) -> Any:
         usage = Usage(input_tokens=1000, output_tokens=1000)

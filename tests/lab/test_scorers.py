@@ -55,6 +55,23 @@ def test_the_value_of_a_score_is_a_finite_number_or_a_text(value: Any) -> None:
         lab.Score(value=value)
 
 
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (lab.same_effects, r"same_effects does not take .* call it, as in lab.same_effects\(\)"),
+        (lab.contains, r"contains does not take .* call it, as in lab.contains\(\.\.\.\)"),
+        (lambda: 1, r"the scorer <lambda> does not take \(case, result\)$"),
+    ],
+    ids=["built in", "with arguments", "own"],
+)
+async def test_a_scorer_that_cannot_be_called_is_refused_at_the_start(
+    given: Any, said: str
+) -> None:
+    dataset = Dataset("one", (Case(id="1", request=Request("Hi.")),))
+    with pytest.raises(Misuse, match=said):
+        await lab.run(dataset, desk(), scorers=[given], journal="memory:")
+
+
 CALLS = [
     ToolCall("f", "find", {"id": 3}),
     ToolCall("p", "pay", {"cents": 5}),

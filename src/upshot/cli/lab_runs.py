@@ -28,7 +28,7 @@ from upshot.lab.report_page import report_page
 from upshot.lab.scorers import Score, Scorer, ScorerFunction
 from upshot.tools.definition.cel import Condition, ConditionError, compile_condition
 
-_NAMES = ("effects", "off_record", "failed", "cases", "score", "base")
+_NAMES = ("effects", "off_record", "failed", "waiting", "cases", "score", "base")
 
 
 async def collect_cases(

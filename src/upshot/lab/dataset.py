@@ -22,7 +22,6 @@ from typing import Any, Unpack, cast
 
 from msgspec import convert
 
-from upshot.contract.base.checks import check_amount
 from upshot.contract.base.enums import Effect
 from upshot.contract.base.secrets import Secrets, hide_all_marks
 from upshot.contract.base.structs import Json, JsonObject, Moment, Value
@@ -222,7 +221,11 @@ class Dataset:
         for what, number in (("sample", sample), ("limit", filters.get("limit"))):
             if number is not None and (type(number) is not int or number < 1):
                 raise Misuse(f"{what} is a whole number from 1, got {number!r:.40}")
-        check_amount("min_cost", float(min_cost))
+        if unknown := next(iter(filters.keys() - RunFilters.__annotations__.keys()), None):
+            raise Misuse(f"there is no filter {unknown!r}: RunFilters lists what there is")
+        if not isinstance(note, str | None):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers may be untyped
+            raise Misuse(f"note is the name of a note, or name=value, got {note!r:.40}")
+        _check_min_cost(min_cost)
         if type(after) is not int or after < 0:
             raise Misuse(f"after is the number of an event, got {after!r:.40}")
         fits = partial(_fits, journal=journal, note=note or "", min_cost=Decimal(str(min_cost)))
@@ -258,20 +261,34 @@ class Dataset:
         """
         try:
             # Not splitlines: a text may contain other separators of lines.
-            head, *lines = Path(path).read_text("utf-8").rstrip("\n").split("\n")
-            facts: Any = json.loads(head)
-            is_one = facts["form"] == _FORM
-        except (OSError, ValueError, KeyError, TypeError) as error:
+            found = Path(path).read_text("utf-8-sig").split("\n")
+            head, *lines = [line for line in found if line.strip()] or [""]
+            facts: object = json.loads(head) if head else {}
+        except (OSError, ValueError) as error:
             raise Misuse(f"{path} cannot be read as a dataset: {error}") from error
-        if not is_one:
-            raise Misuse(f"{path} has the form {facts['form']!r}: this version reads {_FORM}")
-        if facts.get("digest") != _digest(lines):
+        about = _check_head(facts, path, len(lines))
+        if about.get("digest") != _digest(lines):
             raise Misuse(
                 f"the cases of {path} were changed, since they do not fit its digest: write it "
                 "again with Dataset.write, which checks each case"
             )
         cases = tuple(decode(line, decoder_of(Case)) for line in lines)
-        return cls(str(facts.get("name") or Path(path).stem), cases)
+        return cls(str(about.get("name") or Path(path).stem), cases)
+
+
+def _check_head(given: object, path: str | PathLike[str], cases: int) -> dict[str, Any]:
+    facts = cast("dict[str, Any]", given) if isinstance(given, dict) else {}
+    form = facts.get("form")
+    if form is None:
+        raise Misuse(
+            f"{path} cannot be read as a dataset: its first line is no head with a form, a name "
+            "and a digest; Dataset.write makes one"
+        )
+    if form != _FORM:
+        raise Misuse(f"{path} has the form {form!r}: this version reads {_FORM}")
+    if facts.get("cases", cases) != cases:
+        raise Misuse(f"the head of {path} says {facts['cases']!r} cases, and there are {cases}")
+    return facts
 
 
 def write_file(path: str | PathLike[str], data: bytes) -> None:
@@ -446,6 +463,12 @@ async def _answers_of(runs: Iterable[RunState], journal: Journal) -> dict[str, J
 
 def _by_time(timed: tuple[datetime | None, object]) -> float:
     return 0.0 if timed[0] is None else timed[0].timestamp()
+
+
+def _check_min_cost(given: object) -> None:
+    is_amount = isinstance(given, int | float | Decimal) and not isinstance(given, bool)
+    if not is_amount or not Decimal(str(given)).is_finite() or cast("float", given) < 0:
+        raise Misuse(f"min_cost is an amount of money from 0, got {given!r:.40}")
 
 
 async def _run_ids(

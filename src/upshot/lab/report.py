@@ -151,7 +151,18 @@ class Report(Value, frozen=True, kw_only=True, dict=True):
         return tuple(row for row in self.rows if row.variant == variant)
 
     def compare(self, variant: str, scorer: str) -> Comparison:
-        """Compare the scores of a variant with those of the baseline."""
+        """Compare the scores of a variant with those of the baseline.
+
+        Raises:
+            Misuse: There is no such variant or scorer.
+        """
+        for what, name, names in (
+            ("variant", variant, self.variants),
+            ("scorer", scorer, self.scorers),
+        ):
+            if name not in names:
+                listed = ", ".join(map(repr, names)) or "none"
+                raise Misuse(f"there is no {what} {name!r}: there is {listed}")
         known = self._comparisons
         if (variant, scorer) not in known:
             known[variant, scorer] = self._compare(variant, scorer)
@@ -307,7 +318,8 @@ class Report(Value, frozen=True, kw_only=True, dict=True):
         return {
             "effects": {"new": sum(len(row.new_effects) for row in rows)},
             "off_record": sum(len(row.off_record) for row in rows),
-            "failed": sum(row.status != "completed" for row in rows),
+            "failed": sum(row.status not in ("completed", "input_required") for row in rows),
+            "waiting": sum(row.status == "input_required" for row in rows),
             "cases": self.cases,
             "score": means(variant),
             "base": means(self.baseline),

@@ -12,7 +12,7 @@ import re
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from inspect import isawaitable
+from inspect import isawaitable, signature
 from math import isfinite
 from typing import Any, Protocol, TypeAlias, cast
 
@@ -158,7 +158,23 @@ def scorer_of(given: AnyScorer) -> Scorer:
     if not callable(given):
         raise Misuse(f"a scorer is a function of (case, result), got {format_value(given)}")
     name = str(getattr(given, "__name__", type(given).__name__))
+    _check_parameters(given, name)
     return Scorer(name, lambda case, trial: given(case, trial.result))
+
+
+def _check_parameters(given: Callable[..., object], name: str) -> None:
+    try:
+        taken = signature(given)
+    except ValueError:  # of a function in C, which says nothing of them
+        return
+    try:
+        taken.bind(None, None)
+    except TypeError as error:
+        is_ours = getattr(given, "__module__", "") == __name__
+        hint = f": call it, as in lab.{name}({'...' if taken.parameters else ''})"
+        raise Misuse(
+            f"the scorer {name} does not take (case, result){hint if is_ours else ''}"
+        ) from error
 
 
 def is_made_by(package: str, name: str, value: object) -> bool:
