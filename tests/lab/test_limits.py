@@ -20,6 +20,7 @@ from upshot import (
     ScriptedModel,
     ToolCall,
     lab,
+    resume,
     run,
     tool,
 )
@@ -186,6 +187,21 @@ async def test_a_recorded_policy_denial_still_counts() -> None:
     dataset = await recorded(agent, policy=Policy(deny=("pay",)))
     row = await tried(dataset, agent)
     assert (row.new_effects, row.off_record) == ((), ())
+
+
+async def test_an_edit_of_a_person_is_made_again() -> None:
+    agent, journal = desk(("asked_pay", 1)), MemoryJournal()
+    result = await run(agent, Request("Go.", run_id="r"), journal=journal)
+    pending: Any = result.pending[0]
+    edit = pending.edit({"order": 2}, by="ann")
+    MADE.clear()
+    await resume("r", agent, journal=journal, answers=[edit])
+    assert MADE == [2]
+    dataset = await Dataset.from_journal(journal)
+    row = await tried(dataset, agent)
+    assert (row.new_effects, row.scores["same_effects"].value) == ((), 1)
+    row = await tried(dataset, desk(("asked_pay", 3)))
+    assert orders(row.new_effects) == [3]
 
 
 async def test_options_of_the_recorded_run_hold() -> None:

@@ -26,7 +26,7 @@ from upshot.contract.base.enums import Effect
 from upshot.contract.base.secrets import Secrets, hide_all_marks
 from upshot.contract.base.structs import Json, JsonObject, Moment, Value
 from upshot.contract.codec import decode, decoder_of, encode
-from upshot.contract.events import QuestionAnswered
+from upshot.contract.events import ApprovalRequested, QuestionAnswered
 from upshot.contract.message import MAIN_CHANNEL, Message
 from upshot.contract.model_calls import ModelReplied, ModelResponse, Request
 from upshot.contract.protocols import ArtifactStore, Journal, RunFilters, RunSummary
@@ -111,6 +111,7 @@ class Case(Value, frozen=True, kw_only=True):
         signals: The signals that it got, in order.
         approvals: Whether a call was approved, each time, by tool and arguments; those of child
             runs too.
+        edits: With which arguments a person let a call be made instead, each time, likewise.
         status: How the run ended, "" for a case made by hand.
         answer: What it answered, None for nothing.
         error: Why it failed, "" if it did not.
@@ -137,6 +138,7 @@ class Case(Value, frozen=True, kw_only=True):
     answers: dict[str, Json] = {}
     signals: tuple[RecordedSignal, ...] = ()
     approvals: dict[str, tuple[bool, ...]] = {}
+    edits: dict[str, tuple[JsonObject, ...]] = {}
     status: str = ""
     answer: str | None = None
     error: str = ""
@@ -351,6 +353,7 @@ async def case_of(run_id: str, journal: Journal, *, after: int = 0) -> Case | No
         answers=await _answers_of(everyone, journal),
         signals=tuple(signals_in(runs)),
         approvals=_approvals_in(everyone),
+        edits=await _edits_of(everyone, journal),
         status="" if last is None else str(last.status.value),
         answer=None if last is None else last.content,
         error="" if last is None or last.error is None else str(last.error.code),
@@ -562,6 +565,27 @@ def _approvals_in(runs: Iterable[RunState]) -> dict[str, tuple[bool, ...]]:
         arguments = record.arguments_executed or record.arguments_validated or {}
         key = call_key(record.tool_name, arguments)
         found[key] = (*found.get(key, ()), not isinstance(record.outcome, ToolDenied))
+    return found
+
+
+async def _edits_of(
+    runs: Iterable[RunState], journal: Journal
+) -> dict[str, tuple[JsonObject, ...]]:
+    """Return what a person changed the arguments of calls to, by the call that was asked about."""
+    found: dict[str, tuple[JsonObject, ...]] = {}
+    for past in runs:
+        edited = {
+            one.call_id: one
+            for one in past.records
+            if one.approval is not None and one.approval.decision == "edited"
+        }
+        if not edited or past.started is None:
+            continue
+        async for event, _ in states(journal.events(past.started.run_id), seeds=seeds_of(journal)):
+            if isinstance(event, ApprovalRequested) and event.pending.call_id in edited:
+                record = edited.pop(event.pending.call_id)
+                key = call_key(record.tool_name, event.pending.arguments)
+                found[key] = (*found.get(key, ()), record.arguments_validated or {})
     return found
 
 

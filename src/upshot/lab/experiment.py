@@ -67,7 +67,7 @@ from upshot.models.scripted import ScriptedModel
 from upshot.runs.plan import LAB_ATTRIBUTE, Where, identity_of
 from upshot.runs.run_context import stand_ins
 from upshot.state.run_state import RunState
-from upshot.tools.gates.approval_gate import ApprovalRequest
+from upshot.tools.gates.approval_gate import ApprovalRequest, EditArguments
 from upshot.tools.gates.pipeline import Denial
 from upshot.tools.repetition import NOT_RECORDED
 
@@ -524,6 +524,8 @@ class _RecordedApprovals:
     ) -> None:
         self._faults = faults
         self._known = case.approvals
+        self._edits = case.edits
+        self._edited = Counter[str]()
         self._otherwise = otherwise
         self._mask = mask
         self._given = Counter[str]()
@@ -534,8 +536,11 @@ class _RecordedApprovals:
             started = state.unsettled.values()
             self._given.update(call_key(one.call.name, mask(one.arguments)) for one in started)
 
-    def __call__(self, request: ApprovalRequest) -> bool | Denial:
+    def __call__(self, request: ApprovalRequest) -> bool | Denial | EditArguments:
         key = call_key(request.tool_name, self._mask(dict(request.arguments)))
+        if edits := self._edits.get(key):
+            self._edited[key] += 1
+            return EditArguments(edits[min(self._edited[key], len(edits)) - 1])
         if known := self._known.get(key):
             self._given[key] += 1
             return known[min(self._given[key], len(known)) - 1]

@@ -223,7 +223,7 @@ class ApprovalGate(StandardGate):
 
     async def _ask_about_new(
         self, call: CallState, made_before: Callable[[CallState], Awaitable[Denial | Repeat | None]]
-    ) -> Denial | Park | Repeat | None:
+    ) -> Denial | Park | Repeat | Rewind | None:
         """Ask, unless the ledger shows that the call will not be made."""
         if (found := await made_before(call)) is not None:
             return found
@@ -232,20 +232,22 @@ class ApprovalGate(StandardGate):
 
     def _ask_or_park(
         self, call: CallState
-    ) -> Denial | Park | Awaitable[Denial | Park | None] | None:
+    ) -> Denial | Park | Rewind | Awaitable[Denial | Park | Rewind | None] | None:
         if self._approve is None or call.is_dry:
             return self._park(call)
         return self._ask(call, self._approve)
 
     def _ask(
         self, call: CallState, approve: Approver
-    ) -> Denial | Park | Awaitable[Denial | Park | None] | None:
+    ) -> Denial | Park | Rewind | Awaitable[Denial | Park | Rewind | None] | None:
         answer = approve(ApprovalRequest.of(call))
         if inspect.isawaitable(answer):
             return self._wait(call, answer)
         return self._judge(call, answer)
 
-    async def _wait(self, call: CallState, answer: Awaitable[bool | None]) -> Denial | Park | None:
+    async def _wait(
+        self, call: CallState, answer: Awaitable[bool | None]
+    ) -> Denial | Park | Rewind | None:
         clock = call.turn.clock
         began = clock.monotonic()
         try:
@@ -254,22 +256,22 @@ class ApprovalGate(StandardGate):
         finally:
             call.paused_s += clock.monotonic() - began
 
-    def _judge(self, call: CallState, answer: object) -> Denial | Park | None:
+    def _judge(self, call: CallState, answer: object) -> Denial | Park | Rewind | None:
         if answer is None:
             return self._park(call)
         if isinstance(answer, Denial):
             return answer
+        if isinstance(answer, EditArguments):
+            # As with an edit of the user, there is nothing left to ask.
+            call.source, call.is_edited = dict(answer.arguments), True
+            call.granted, call.approval = ANY_ARGUMENTS, _record(call, "edited")
+            return Rewind("arguments")
         if not isinstance(answer, bool):
             kind = type(answer).__name__
             return Denial(
                 DeniedReason.WRITE_DENIED, f"approve returned {kind}; True, False or None is due"
             )
-        call.approval = ApprovalRecord(
-            decision="approved" if answer else "denied",
-            by="approve",
-            at=call.turn.clock.now(),
-            digest=call.digest,
-        )
+        call.approval = _record(call, "approved" if answer else "denied")
         return None if answer else Denial(DeniedReason.WRITE_DENIED, "it was not approved")
 
     def _park(self, call: CallState) -> Park:
@@ -291,6 +293,12 @@ class ApprovalGate(StandardGate):
                 audience=call.known_tool.ask,
             )
         )
+
+
+def _record(call: CallState, decision: str) -> ApprovalRecord:
+    """Return the record of an immediate answer."""
+    at = call.turn.clock.now()
+    return ApprovalRecord(decision=decision, by="approve", at=at, digest=call.digest)
 
 
 def _record_grant(call: CallState, grant: ApprovalRecord) -> None:
