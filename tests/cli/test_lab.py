@@ -43,6 +43,9 @@ def test_from_past_runs_to_a_check_that_fails(command: Command, tmp_path: Path) 
     options = ("--fail-if", "effects.new > 0", "--html", "page.html", "--report", "report.json")
     code, out, err = command("lab", "run", "bad.jsonl", "desk.py", *options)
     assert (code, "same_effects" in out) == (0, True), err
+    assert "read from" not in err
+    code, out, err = command("lab", "run", "bad.jsonl", "desk.py", *options)
+    assert (code, "of 2 runs, 2 were read from lab.db" in err) == (0, True), err
     more = ("--against", "desk_new.py")
     code, out, err = command("lab", "run", "bad.jsonl", "desk.py", *more, *options)
     assert code == 1

@@ -122,6 +122,10 @@ async def run_cases(
         terminal.answer(found)
     else:
         terminal.say_rows(_lines(found))
+        if found.runs_read:
+            made = len(found.rows) - found.cases
+            read = "1 was" if found.runs_read == 1 else f"{found.runs_read} were"
+            terminal.report(f"of {count(made, 'run')}, {read} read from {options['journal']}")
     if report_file:
         found.write(report_file)
     if html:

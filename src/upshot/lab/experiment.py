@@ -8,10 +8,9 @@ it again with the same dataset and agents, and it costs nothing.
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextvars import copy_context
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -25,7 +24,6 @@ from upshot.contract.base.enums import Effect, Status
 from upshot.contract.base.secrets import Secrets
 from upshot.contract.base.structs import Json, JsonObject
 from upshot.contract.base.words import count
-from upshot.contract.codec import encode
 from upshot.contract.model_calls import ModelInput, ModelResponse
 from upshot.contract.protocols import Clock, Journal, Model, StreamItem
 from upshot.contract.result import AgentResult
@@ -35,6 +33,7 @@ from upshot.entry import api
 from upshot.entry.run_handle import RunHandle
 from upshot.errors import Misuse
 from upshot.journal.opening import open_journal
+from upshot.lab.agent_digest import digest_of
 from upshot.lab.dataset import (
     Case,
     Dataset,
@@ -47,7 +46,7 @@ from upshot.lab.dataset import (
     with_children,
 )
 from upshot.lab.kept_reports import KeptExperiment, keep_report, keep_start
-from upshot.lab.kept_runs import LAB_GATE, KeptRuns, check_journal, cost_of, digest_of
+from upshot.lab.kept_runs import LAB_GATE, KeptRuns, check_journal, cost_of
 from upshot.lab.recorded_tools import (
     RecordedTools,
     Source,
@@ -64,7 +63,7 @@ from upshot.lab.scorers import AnyScorer, AskJudge, Score, Scorer, Trial, missin
 from upshot.lab.simulation import Simulator, check_simulator
 from upshot.models.registry import resolve
 from upshot.models.scripted import ScriptedModel
-from upshot.runs.plan import LAB_ATTRIBUTE, Where, identity_of
+from upshot.runs.plan import LAB_ATTRIBUTE, Where
 from upshot.runs.run_context import stand_ins
 from upshot.state.run_state import RunState
 from upshot.tools.gates.approval_gate import ApprovalRequest, EditArguments
@@ -128,8 +127,8 @@ async def run(
             ``Variant`` is an agent with a policy to try.
         scorers: How results are judged; see ``scorers``.
         repeat: How often each case is run.
-        name: The name of the experiment; "" makes one from the cases, the agents as far as they are
-            data, and the options. Give another name after a change that is only code.
+        name: The name of the experiment; "" makes one from the cases, the agents, the options, and
+            what all these refer to. Give another name after a change in code of other modules.
         journal: Where its runs are; not where an App's are.
         tools: "recorded"; "simulated" for all calls; or "live reads" to make reads that the record
             does not have.
@@ -162,9 +161,12 @@ async def run(
     named = _check(dataset, variants, chosen, repeat=repeat, concurrency=concurrency)
     simulates = _check_simulator(simulator, is_used="simulated" in (tools, unseen))
     judges = check_scorers(scorers)
+    asked = [one.agent for one in judges if one.agent is not None]
     given = _check_run_options(run_options or {})
-    name = name or _name_of(dataset, named, (*chosen.values(), simulates, *_identities(given)))
     secrets, mask = _check_secrets(secrets)
+    if not name:
+        made_of = (dataset.digest, named, chosen, simulates, dependencies, secrets, given)
+        name = f"{dataset.name}-{digest_of(*made_of)[:8]}"
     shared: dict[str, Any] = {"secrets": secrets} if secrets else {}
     if budget_usd is not None:
         shared["quotas"] = [_quota_of(name, budget_usd)]
@@ -179,7 +181,7 @@ async def run(
             source=tools,
             unseen=unseen,
             simulator=simulates,
-            kept=KeptRuns(name, opened, shared, copy_context()),
+            kept=KeptRuns(name, opened, shared, copy_context(), asked),
             approvals=approvals,
             secrets=secrets,
             mask=mask,
@@ -190,6 +192,7 @@ async def run(
         await keep_start(opened, _entry_of(made, repeat))
         report = await made.run(repeat, concurrency, progress)
         await keep_report(opened, report)
+        vars(report)["runs_read"] = made.read
         return report
 
 
@@ -219,6 +222,7 @@ class _Experiment:
     mask: Mask
     is_recorded: bool
     options: Mapping[str, Any]
+    read: int = 0
 
     async def run(self, repeat: int, concurrency: int, progress: Progress | None) -> Report:
         jobs = [
@@ -280,11 +284,16 @@ class _Experiment:
         tried = self.variants[variant]
         about: JsonObject = {"experiment": self.name, "case": case.id, "variant": variant}
         helpers = _LabAgents(self.kept, about)
+        worked = False
 
         async def start(run_id: str) -> AgentResult[Any]:
+            nonlocal worked
+            worked = True
             return await self._start(case, tried, run_id, helpers)
 
         async def resume(run_id: str) -> AgentResult[Any]:
+            nonlocal worked
+            worked = True
             chain = await chain_states(run_id, self.journal, secrets=self.secrets)
             states = [
                 state async for state in with_children(chain, self.journal, secrets=self.secrets)
@@ -296,6 +305,7 @@ class _Experiment:
 
         parts = (self.name, variant, case.id, number)
         run_id, result = await self.kept.result_of(parts, start=start, resume=resume)
+        self.read += not worked
         if result.status is Status.INPUT_REQUIRED and await self._send_signals(case, run_id):
             run_id, result = await self.kept.result_of(parts, start=start, resume=resume)
         if helpers.faults:
@@ -469,7 +479,7 @@ class _LabAgents:
         """Return what asks judges about a run."""
 
         async def ask(agent: Agent[Any], text: str, name: str) -> AgentResult[Any]:
-            parts = ("judge", run_id, name, digest_of(agent), text)
+            parts = ("judge", run_id, name, self._kept.digest_of(agent), text)
             result = await self._kept.ask(agent, text, parts, self.about)
             self.judging_costs += await self._kept.costs(parts)
             return result
@@ -669,12 +679,6 @@ def _check_run_options(given: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _identities(options: Mapping[str, Any]) -> Iterator[str]:
-    for name, one in options.items():
-        items = cast("tuple[object, ...]", one if isinstance(one, tuple) else (one,))
-        yield f"{name} {[*map(identity_of, items)]}"
-
-
 def _check_secrets(given: object) -> tuple[tuple[str, ...], Mask]:
     """Return the secrets, and what masks them."""
     is_list = isinstance(given, Iterable) and not isinstance(given, str)
@@ -747,17 +751,3 @@ def _model_name(agent: Agent[Any]) -> str:
     model = agent.model
     name = model if isinstance(model, str) else getattr(model, "name", "")
     return name or "scripted:record"
-
-
-def _name_of(dataset: Dataset, variants: Mapping[str, Variant], how: Sequence[object]) -> str:
-    """Return a name that changes with the cases, the agents, and how they are tried."""
-    specs = [
-        dataset.digest,
-        *(f"{name} {digest_of(one.agent)}" for name, one in variants.items()),
-        *(f"{name} {encode(one.policy)!r}" for name, one in variants.items() if one.policy),
-    ]
-    for one in how:
-        is_agent = isinstance(one, Agent)
-        given = digest_of(cast("Agent[Any]", one)) if is_agent else getattr(one, "__name__", "")
-        specs.append(one if isinstance(one, str) else given)
-    return f"{dataset.name}-{hashlib.sha256(chr(10).join(specs).encode()).hexdigest()[:8]}"

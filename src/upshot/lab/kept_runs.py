@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextvars import Context
 from typing import Any
 
 from upshot.contract.agent import Agent
 from upshot.contract.base.enums import Effect, InterruptCause, Status
 from upshot.contract.base.structs import JsonObject
-from upshot.contract.codec import encode
 from upshot.contract.model_calls import Request
 from upshot.contract.protocols import Journal
 from upshot.contract.result import AgentResult
@@ -26,6 +25,7 @@ from upshot.entry.run_handle import RunHandle
 from upshot.entry.session_setup import has_log
 from upshot.errors import Misuse
 from upshot.journal.lease_holder import RunHeld
+from upshot.lab.agent_digest import digest_of
 from upshot.runs.plan import LAB_ATTRIBUTE
 from upshot.runs.run_context import RunContext, stand_ins
 from upshot.runs.services.handoffs import tool_name_of
@@ -54,15 +54,23 @@ class KeptRuns:
         options: Options of the agents that the lab asks itself.
         outside: The context of the caller, in which no run is in progress. The lab's own agents
             work in copies of it: they are no child runs, and their reads are real.
+        judges: The agents that judge. Their digests are taken now, before anything runs that
+            changes what they refer to.
     """
 
     def __init__(
-        self, experiment: str, journal: Journal, options: Mapping[str, Any], outside: Context
+        self,
+        experiment: str,
+        journal: Journal,
+        options: Mapping[str, Any],
+        outside: Context,
+        judges: Iterable[Agent[Any]] = (),
     ) -> None:
         self._experiment = experiment
         self._journal = journal
         self._options = options
         self._outside = outside
+        self._digests = {id(one): digest_of(one) for one in judges}
 
     async def result_of(
         self,
@@ -139,6 +147,10 @@ class KeptRuns:
             found.append(0.0 if is_free else None if result is None else cost_of(result))
         return found
 
+    def digest_of(self, agent: Agent[Any]) -> str:
+        """Return the digest of a judge, the same for the whole experiment."""
+        return self._digests.get(id(agent)) or digest_of(agent)
+
     async def costs(self, parts: tuple[str, ...]) -> list[float | None]:
         """Return what each try of a run cost, in US dollars; none if there was no such run."""
         found: list[float | None] = []
@@ -184,11 +196,6 @@ def is_final(result: AgentResult[Any]) -> bool:
         return result.cause == InterruptCause.CUSTOM
     error = result.error
     return error is None or not (error.retryable or str(error.code) in _MAY_PASS)
-
-
-def digest_of(agent: Agent[Any]) -> str:
-    """Return a text that changes with an agent, as far as it is data."""
-    return f"{encode(agent.spec())!r}"
 
 
 def cost_of(result: AgentResult[Any]) -> float | None:

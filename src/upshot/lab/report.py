@@ -135,6 +135,11 @@ class Report(Value, frozen=True, kw_only=True, dict=True):
     expected: dict[str, Json] = {}
     stopped: str = ""
 
+    @cached_property
+    def runs_read(self) -> int:
+        """How many runs were made by an earlier experiment, and only read; not stored."""
+        return 0
+
     @property
     def size(self) -> str:
         """How many cases were run, and how often, in words."""

@@ -98,10 +98,12 @@ class Scorer:
     Attributes:
         name: Its name in reports.
         judge: Judges a trial.
+        agent: The agent that judges, None if that is a function.
     """
 
     name: str
     judge: Callable[[Case, Trial], object] = field(repr=False)
+    agent: Agent[Any] | None = field(default=None, repr=False)
 
     async def scores(self, case: Case, trial: Trial) -> dict[str, Score]:
         """Return the scores of a trial by name; an object of several has ``name.key``."""
@@ -341,7 +343,7 @@ def judge(agent: Agent[Any], *, name: str = "") -> Scorer:
         return Score(value=_number(value), reason=str(getattr(output, "reason", "")))
 
     called = name or agent.id
-    return Scorer(called, ask)
+    return Scorer(called, ask, agent)
 
 
 async def _ask(agent: Agent[Any], text: str, name: str) -> AgentResult[Any]:
