@@ -130,6 +130,7 @@ async def test_the_report_says_which_recorded_writes_were_not_made(dataset: Data
         "idle did not make 12 writes that the record has, in 12 cases: refund 12"
     ]
     assert {row.missing_effects for row in report.of("today")} == {()}
+    assert report.facts("idle")["effects"] == {"new": 0, "missing": 12}
 
 
 async def test_a_report_says_on_how_many_cases_a_mean_is(dataset: Dataset) -> None:

@@ -321,7 +321,10 @@ class Report(Value, frozen=True, kw_only=True, dict=True):
             return {as_word(name): one.mean for name, one in found.items() if one is not None}
 
         return {
-            "effects": {"new": sum(len(row.new_effects) for row in rows)},
+            "effects": {
+                "new": sum(len(row.new_effects) for row in rows),
+                "missing": sum(len(row.missing_effects) for row in rows),
+            },
             "off_record": sum(len(row.off_record) for row in rows),
             "failed": sum(row.status not in ("completed", "input_required") for row in rows),
             "waiting": sum(row.status == "input_required" for row in rows),
