@@ -95,7 +95,7 @@ async def test_a_policy_is_scored_by_what_it_asks_about_and_denies() -> None:
     calls = [ToolCall("p", "pay", {"cents": 9})]
     score = (await scores_of(lab.policy(), calls=calls))["policy"]
     assert score.value == 1
-    assert score.reason == 'asked: pay {"cents": 9}; denied (write_denied): pay {"cents": 9}'
+    assert score.reason == 'asked: pay {"cents": 9}; denied (not_recorded): pay {"cents": 9}'
     calls = [ToolCall("f", "find", {"id": 4})]
     assert (await scores_of(lab.policy(), calls=calls))["policy"].value == 0
 

@@ -57,6 +57,7 @@ from upshot.lab.recorded_tools import (
     key_of,
     simulator_error,
     to_call,
+    was_asked,
 )
 from upshot.lab.report import LabCall, Report, Row
 from upshot.lab.scorers import AnyScorer, AskJudge, Score, Scorer, Trial, missing_writes, scorer_of
@@ -431,7 +432,7 @@ class _Experiment:
                 for one, call, is_missing in judged
                 if is_missing or not isinstance(one.outcome, ToolDenied)
             ),
-            asked=tuple(call for one, call, _ in judged if one.approval is not None),
+            asked=tuple(call for one, call, _ in judged if was_asked(one)),
             denied=tuple(call for one, call, _ in denied if one.gate != LAB_GATE),
             cost=cost_of(result),
             ask=helpers.judge_of(run_id),

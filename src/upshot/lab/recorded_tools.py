@@ -200,6 +200,11 @@ def to_call(record: ToolRecord) -> RecordedCall:
     )
 
 
+def was_asked(record: ToolRecord) -> bool:
+    """Whether a person was asked about a call, or would have been."""
+    return record.approval is not None or record.gate == _APPROVAL_GATE
+
+
 def is_missed(record: ToolRecord, case: Case) -> bool:
     """Whether a call was not in the record of a case: a read that has no answer, or a write.
 
