@@ -245,3 +245,26 @@ async def test_code_of_the_recorded_run_can_be_given(options: Any) -> None:
     assert row.status == dataset.cases[0].status
     with pytest.raises(Misuse, match="it takes gates"):
         await tried(dataset, agent, run_options={"approve": True})
+
+
+async def test_an_agent_as_a_tool_makes_the_effects_of_its_calls_and_none_itself() -> None:
+    @tool(effect="write")
+    def pay(order: int) -> str:
+        """Pay."""
+        return "paid"
+
+    def clerk(question: str, order: int) -> Agent[Any]:
+        inner: Agent[Any] = Agent(
+            "till", model=ScriptedModel([ToolCall("p", "pay", {"order": order}), "ok"]), tools=[pay]
+        )
+        asks = ToolCall("a", "till", {"request": question})
+        return Agent("clerk", model=ScriptedModel([asks, "Paid."]), tools=[inner])
+
+    journal = MemoryJournal()
+    await run(clerk("Pay it.", 1), "go", journal=journal)
+    dataset = await Dataset.from_journal(journal)
+    assert [one.tool for one in dataset.cases[0].writes] == ["pay"]
+    variants = {"today": clerk("Pay.", 1), "other": clerk("Pay it.", 2)}
+    report = await lab.run(dataset, variants, scorers=[lab.same_effects()], journal="memory:")
+    assert [row.scores["same_effects"].value for row in report.of("today")] == [1]
+    assert "other did not make 1 write that the record has, in 1 case: pay 1" in report.sentences()

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any, Unpack, cast
 
 from msgspec import convert
+from msgspec.structs import replace
 
 from upshot.contract.base.enums import Effect
 from upshot.contract.base.secrets import Secrets, hide_all_marks
@@ -44,6 +45,7 @@ from upshot.errors import Misuse
 from upshot.journal.shared import shared_journal
 from upshot.lab.kept_runs import is_of_lab
 from upshot.runs.plan import POLICY_OPTION
+from upshot.state.child_runs import child_id
 from upshot.state.run_state import RunState
 from upshot.state.signals import EXPIRED, signal_name
 from upshot.state.stored_events import result_of, seeds_of, states
@@ -511,9 +513,19 @@ async def _fits(run: RunSummary, *, journal: Journal, note: str, min_cost: Decim
 
 async def _calls_of(past: RunState, journal: Journal) -> AsyncIterator[RecordedCall]:
     """Yield the calls of a run that have an outcome."""
-    for record in past.records:
+    for record in own_records(past):
         if not isinstance(record.outcome, ToolDenied) and not repeats_own(record):
             yield await _recorded(record, journal)
+
+
+def own_records(past: RunState) -> list[ToolRecord]:
+    """Return the calls of a run; one that a child run answered has no effect of its own."""
+    return [
+        replace(one, effect=Effect.NONE)
+        if past.children and child_id(one.run_id, one.idempotency_key) in past.children
+        else one
+        for one in past.records
+    ]
 
 
 def repeats_own(record: ToolRecord) -> bool:

@@ -41,6 +41,7 @@ from upshot.lab.dataset import (
     answers_in,
     call_key,
     chain_states,
+    own_records,
     repeats_own,
     signals_in,
     with_children,
@@ -445,7 +446,7 @@ class _Experiment:
             return result.tool_records  # which spares reading the log
         chain = await chain_states(run_id, self.journal, secrets=self.secrets)
         states = with_children(chain, self.journal, secrets=self.secrets)
-        return [record async for state in states for record in state.records]
+        return [record async for state in states for record in own_records(state)]
 
 
 class _LabAgents:
