@@ -279,6 +279,29 @@ async def test_approvals_and_answers_come_from_the_record() -> None:
     assert [one.arguments for one in more.new_effects] == [{"cents": 500}]
 
 
+async def test_a_recorded_write_that_now_needs_approval_is_missing_and_not_new(
+    dataset: Dataset,
+) -> None:
+    careful_desk = desk(careful)
+    asking = [one.but(approval=True) if one.name == "refund" else one for one in careful_desk.tools]
+    variants = {"today": careful_desk, "asking": careful_desk.but(tools=asking)}
+    report = await lab.run(dataset, variants, journal="memory:")
+    assert report.sentences() == [
+        "asking did not make 12 writes that the record has, in 12 cases: refund 12"
+    ]
+
+
+async def test_a_name_does_not_keep_the_runs_of_another_agent(
+    dataset: Dataset, tmp_path: Path
+) -> None:
+    options: Any = {"journal": tmp_path / "lab.db", "name": "check"}
+    first = await lab.run(dataset, {"today": desk(careful)}, **options)
+    again = await lab.run(dataset, {"today": desk(careful)}, **options)
+    changed = await lab.run(dataset, {"today": desk(hasty)}, **options)
+    assert (first.runs_read, again.runs_read, changed.runs_read) == (0, 13, 0)
+    assert len(changed.of("today")[0].new_effects) == 1
+
+
 async def test_a_function_answers_what_was_not_recorded(dataset: Dataset) -> None:
     def other(messages: Any) -> Any:
         done = [one for one in messages if one.tool_call_id]

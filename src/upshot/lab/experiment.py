@@ -166,9 +166,9 @@ async def run(
     asked = [one.agent for one in judges if one.agent is not None]
     given = _check_run_options(run_options or {})
     secrets, mask = _check_secrets(secrets)
-    if not name:
-        made_of = (dataset.digest, named, chosen, simulates, dependencies, secrets, given)
-        name = f"{dataset.name}-{digest_of(*made_of)[:8]}"
+    made_of = (dataset.digest, named, chosen, simulates, dependencies, secrets, given)
+    digest = digest_of(*made_of)[:8]
+    name = name or f"{dataset.name}-{digest}"
     shared: dict[str, Any] = {"secrets": secrets} if secrets else {}
     if budget_usd is not None:
         shared["quotas"] = [_quota_of(name, budget_usd)]
@@ -179,6 +179,7 @@ async def run(
             variants=named,
             scorers=judges,
             name=name,
+            digest=digest,
             journal=opened,
             source=tools,
             unseen=unseen,
@@ -214,6 +215,7 @@ class _Experiment:
     variants: Mapping[str, Variant]
     scorers: Sequence[Scorer]
     name: str
+    digest: str
     journal: Journal
     source: Source
     unseen: Unseen
@@ -305,7 +307,7 @@ class _Experiment:
             agent = self._agent_for(case, tried.agent)
             return await api.resume(last, agent, **options)
 
-        parts = (self.name, variant, case.id, number)
+        parts = (self.name, self.digest, variant, case.id, number)
         run_id, result = await self.kept.result_of(parts, start=start, resume=resume)
         self.read += not worked
         if result.status is Status.INPUT_REQUIRED and await self._send_signals(case, run_id):

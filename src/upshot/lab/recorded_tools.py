@@ -208,12 +208,15 @@ def was_asked(record: ToolRecord) -> bool:
 def is_missed(record: ToolRecord, case: Case) -> bool:
     """Whether a call was not in the record of a case: a read that has no answer, or a write.
 
-    That includes a write that was not approved in the lab, and was never denied in the record.
+    That includes a write that was not approved in the lab, unless the record has it too, made or
+    denied.
     """
     if _has_note(record, _NEW_WRITE):
         return True
     if record.gate == _APPROVAL_GATE:
-        return False not in case.approvals.get(key_of(record), ())
+        key = key_of(record)
+        was_made = any(one.key == key for one in case.writes)
+        return not was_made and False not in case.approvals.get(key, ())
     return record.gate == LAB_GATE
 
 
