@@ -34,6 +34,7 @@ from upshot import (
     tool,
 )
 from upshot.contract.codec import decode, decoder_of, encode
+from upshot.contract.events import RunStarted
 from upshot.entry.run_handle import RunHandle
 from upshot.entry.session_setup import has_log
 from upshot.journal import MemoryJournal, open_journal
@@ -279,6 +280,13 @@ async def test_approvals_and_answers_come_from_the_record() -> None:
     assert [one.arguments for one in more.new_effects] == [{"cents": 500}]
 
 
+async def _started(journal: Any) -> Any:
+    for one in await journal.runs():
+        async for event in journal.events(one.run_id):
+            if isinstance(event, RunStarted):
+                yield event
+
+
 async def test_a_recorded_write_that_now_needs_approval_is_missing_and_not_new(
     dataset: Dataset,
 ) -> None:
@@ -300,6 +308,17 @@ async def test_a_name_does_not_keep_the_runs_of_another_agent(
     changed = await lab.run(dataset, {"today": desk(hasty)}, **options)
     assert (first.runs_read, again.runs_read, changed.runs_read) == (0, 13, 0)
     assert len(changed.of("today")[0].new_effects) == 1
+
+
+async def test_a_budget_is_that_of_the_agents_and_not_of_the_name(
+    dataset: Dataset, tmp_path: Path
+) -> None:
+    options: Any = {"journal": tmp_path / "lab.db", "name": "check", "budget_usd": 1}
+    for reply in (careful, hasty):
+        await lab.run(dataset, {"today": desk(reply)}, **options)
+    async with open_journal(tmp_path / "lab.db") as journal:
+        found = [one async for run in _started(journal) for one in run.options["quotas"]]
+    assert len({str(one) for one in found}) == 2
 
 
 async def test_a_function_answers_what_was_not_recorded(dataset: Dataset) -> None:

@@ -130,7 +130,8 @@ async def run(
         scorers: How results are judged; see ``scorers``.
         repeat: How often each case is run.
         name: The name of the experiment; "" makes one from the cases, the agents, the options, and
-            what all these refer to. Give another name after a change in code of other modules.
+            what all these refer to. A change of these makes new runs under any name; give another
+            name after a change in code of other modules.
         journal: Where its runs are; not where an App's are.
         tools: "recorded"; "simulated" for all calls; or "live reads" to make reads that the record
             does not have.
@@ -168,10 +169,11 @@ async def run(
     secrets, mask = _check_secrets(secrets)
     made_of = (dataset.digest, named, chosen, simulates, dependencies, secrets, given)
     digest = digest_of(*made_of)[:8]
-    name = name or f"{dataset.name}-{digest}"
+    label = f"{name or dataset.name}-{digest}"
+    name = name or label
     shared: dict[str, Any] = {"secrets": secrets} if secrets else {}
     if budget_usd is not None:
-        shared["quotas"] = [_quota_of(name, budget_usd)]
+        shared["quotas"] = [_quota_of(label, budget_usd)]
     options = {"dependencies": dependencies or _NoDependencies(), **given, **shared}
     async with open_journal(journal) as opened:
         made = _Experiment(
@@ -736,13 +738,13 @@ def check_scorers(scorers: object) -> list[Scorer]:
     return found
 
 
-def _quota_of(name: str, budget_usd: Decimal | float) -> Quota:
+def _quota_of(experiment: str, budget_usd: Decimal | float) -> Quota:
     try:
         most = Decimal(str(budget_usd))
     except InvalidOperation as error:
         got = format_value(budget_usd)
         raise Misuse(f"budget_usd is an amount of US dollars, got {got}") from error
-    return Quota(f"lab {name}", max_cost_usd=most)
+    return Quota(f"lab {experiment}", max_cost_usd=most)
 
 
 def _request_of(case: Case, run_id: str) -> Any:
