@@ -318,7 +318,7 @@ async def test_a_budget_is_that_of_the_agents_and_not_of_the_name(
         await lab.run(dataset, {"today": desk(reply)}, **options)
     async with open_journal(tmp_path / "lab.db") as journal:
         found = [one async for run in _started(journal) for one in run.options["quotas"]]
-    assert len({str(one) for one in found}) == 2
+    assert len({one["quota"]["name"] for one in found}) == 2
 
 
 async def test_a_function_answers_what_was_not_recorded(dataset: Dataset) -> None:
