@@ -31,8 +31,10 @@ Node: TypeAlias = list[Json]
 and nodes."""
 
 RECORD = "record"
-# What answers may take together in the page.
-_ANSWER_CHARS = 2_400_000
+# What answers may take together in the page, and how many trials the file shows: a browser reads
+# more of them too slowly.
+_ANSWER_CHARS = 600_000
+_FILE_ROWS = 1_000
 _LEAST_CHARS = 200
 _MOST_CHARS = 4_000
 _ARGUMENT_CHARS = 400
@@ -65,10 +67,19 @@ code { font-size: .88em; }
 
 
 def report_page(report: Report) -> str:
-    """Return the report as the text of an HTML file, without scripts."""
+    """Return the report as the text of an HTML file, without scripts.
+
+    Of a large report the file has the cases that changed most: about 1,000 trials.
+    """
     title = escape(visible(report.name))
     pages = ReportNodes(report)
-    shown = node("div.report", *pages.head(), *pages.cases(0, len(pages.order)))
+    whole = len(pages.order)
+    most = min(whole, max(1, _FILE_ROWS * whole // max(1, len(report.rows))))
+    parts = pages.head()
+    if most < whole:
+        words = f"Of {count(whole, 'case')}, the {most:,} that changed most are shown here."
+        parts.append(node("p.soft", f"{words} The console and the report as JSON have all."))
+    shown = node("div.report", *parts, *pages.cases(0, most))
     return "\n".join(
         (
             f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{title}</title>',
@@ -116,7 +127,7 @@ class ReportNodes:
     def __init__(self, report: Report, *, has_links: bool = False) -> None:
         self._report = report
         self._has_links = has_links
-        rows = max(1, len(report.rows))
+        rows = max(1, min(_FILE_ROWS, len(report.rows)))
         self._answer_chars = min(_MOST_CHARS, max(_LEAST_CHARS, _ANSWER_CHARS // rows))
         self._by_case: dict[str, list[Row]] = {}
         for row in report.rows:
