@@ -11,6 +11,7 @@ from statistics import fmean
 from typing import Any
 
 from upshot.contract.base.structs import Json, JsonObject, Value
+from upshot.contract.base.words import count
 from upshot.contract.codec import decode, decoder_of, encode
 from upshot.contract.schema import write_json_schema
 from upshot.errors import Misuse
@@ -144,7 +145,7 @@ class Report(Value, frozen=True, kw_only=True, dict=True):
     def size(self) -> str:
         """How many cases were run, and how often, in words."""
         times = "once" if self.repeat == 1 else f"{self.repeat} times"
-        return f"{_counted(self.cases, 'case')} of {self.dataset}, each run {times}"
+        return f"{count(self.cases, 'case')} of {self.dataset}, each run {times}"
 
     @property
     def baseline(self) -> str:
@@ -237,7 +238,7 @@ class Report(Value, frozen=True, kw_only=True, dict=True):
                     sure = f"95 %: {found.low:+.3g} to {found.high:+.3g}"
                     lines.append(f"{variant} scores {change} than {self.baseline} ({sure})")
         if self.cases < ENOUGH_CASES:
-            few = _counted(self.cases, "case")
+            few = count(self.cases, "case")
             lines.append(f"{few}: too few to tell small differences, use at least {ENOUGH_CASES}")
         lines += self._own_costs()
         return lines
@@ -262,42 +263,42 @@ class Report(Value, frozen=True, kw_only=True, dict=True):
         if new:
             where = len({row.case for row in rows if row.new_effects})
             yield (
-                f"{variant} would have made {_counted(len(new), 'write')} that the record does "
-                f"not have, in {_counted(where, 'case')}: {_tools_text(new)}"
+                f"{variant} would have made {count(len(new), 'write')} that the record does "
+                f"not have, in {count(where, 'case')}: {_tools_text(new)}"
             )
         missing = [one for row in rows for one in row.missing_effects]
         if missing:
             where = len({row.case for row in rows if row.missing_effects})
             yield (
-                f"{variant} did not make {_counted(len(missing), 'write')} that the record has, in "
-                f"{_counted(where, 'case')}: {_tools_text(missing)}"
+                f"{variant} did not make {count(len(missing), 'write')} that the record has, in "
+                f"{count(where, 'case')}: {_tools_text(missing)}"
             )
         unseen = [one for row in rows for one in row.off_record]
         if unseen:
             yield (
-                f"{variant} asked for {_counted(len(unseen), 'read')} that the record does not "
+                f"{variant} asked for {count(len(unseen), 'read')} that the record does not "
                 f"have: {_tools_text(unseen)}"
             )
         simulated = [one for row in rows for one in row.simulated]
         if simulated:
             yield (
-                f"a simulator answered {_counted(len(simulated), 'call')} of {variant}: "
+                f"a simulator answered {count(len(simulated), 'call')} of {variant}: "
                 f"{_tools_text(simulated)}"
             )
         for why, often in Counter(one for row in rows for one in row.simulator_errors).items():
-            yield f"{why} ({_counted(often, 'time')} for {variant})"
+            yield f"{why} ({count(often, 'time')} for {variant})"
         if failed := Counter(row.error for row in rows if row.error):
-            yield f"{variant} failed in {_counted(failed.total(), 'run')}: {_labels_text(failed)}"
+            yield f"{variant} failed in {count(failed.total(), 'run')}: {_labels_text(failed)}"
         if waiting := sum(row.status == "input_required" for row in rows):
             yield (
-                f"{variant} waits in {_counted(waiting, 'run')} for an answer or a signal that the "
+                f"{variant} waits in {count(waiting, 'run')} for an answer or a signal that the "
                 "record does not have"
             )
         yield from self._unlike_scored(variant)
         for scorer in self.scorers:
             broken = [row.scores[scorer].reason for row in rows if _is_broken(row, scorer)]
             if broken:
-                often = _counted(len(broken), "time")
+                often = count(len(broken), "time")
                 yield f"the scorer {scorer} {broken[0]} ({often} for {variant})"
 
     def _unlike_scored(self, variant: str) -> Iterator[str]:
@@ -307,9 +308,9 @@ class Report(Value, frozen=True, kw_only=True, dict=True):
             base = _by_case(self.of(self.baseline), scorer).keys()
             if mine != base and (mine or base):
                 yield (
-                    f"{variant} has a score of {scorer} in {_counted(len(mine), 'case')}, and "
+                    f"{variant} has a score of {scorer} in {count(len(mine), 'case')}, and "
                     f"{self.baseline} in {len(base)}: their means are not comparable, only the "
-                    f"difference in {_counted(len(mine & base), 'case')} is"
+                    f"difference in {count(len(mine & base), 'case')} is"
                 )
 
     def facts(self, variant: str) -> JsonObject:
@@ -450,10 +451,6 @@ def _labels_text(labels: Mapping[str, int]) -> str:
 
 def _tools_text(calls: Sequence[LabCall]) -> str:
     return _labels_text(Counter(one.tool for one in calls))
-
-
-def _counted(number: int, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}"
 
 
 def as_word(name: str) -> str:
