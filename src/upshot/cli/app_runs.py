@@ -10,8 +10,8 @@ import signal
 import socket
 import sys
 import webbrowser
-from collections.abc import Generator
-from contextlib import contextmanager, nullcontext
+from collections.abc import AsyncGenerator, Generator
+from contextlib import asynccontextmanager, contextmanager, nullcontext
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import urlsplit
@@ -26,16 +26,21 @@ from upshot.cli.terminal import Terminal
 from upshot.contract.agent import Agent
 from upshot.contract.base.words import clean
 from upshot.contract.model_calls import Request
+from upshot.contract.protocols import Journal
 from upshot.errors import Misuse, need_of_extra
 from upshot.fleet.app import App
 from upshot.fleet.notifier import notifying
 from upshot.fleet.schedules import ScheduleState
+from upshot.fleet.status import Status, parse_place, serving_status
 from upshot.fleet.worker import Worker
 from upshot.journal.lease_holder import LeaseHolder
+from upshot.journal.opening import open_journal
 from upshot.journal.sql.sql_journal import SqlJournal
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
+
+    from upshot.gateway.config import Config
 
 
 def app_of(target: str, journal: str) -> tuple[App, Agent[Any] | None]:
@@ -94,6 +99,7 @@ async def work_on_app(
     is_fed: bool,
     notify_url: str,
     console_url: str,
+    status_at: str,
     **options: Any,
 ) -> int:
     """Work on the due runs of a file's App until a signal; return the exit code.
@@ -106,6 +112,7 @@ async def work_on_app(
         is_fed: Whether to work on the runs that are named over the socket at standard input.
         notify_url: Where to send what waits for people; "" for nowhere.
         console_url: The console's address for people; "" for none.
+        status_at: Where monitors are served, as HOST:PORT; "" for nowhere.
         options: Those of ``Worker``.
     """
     app, _ = app_of(target, journal)
@@ -118,7 +125,11 @@ async def work_on_app(
             loop.add_signal_handler(number, worker.stop)
         terminal.report(f"working on {', '.join(app.agents)}, version {app.version}")
         feed = _feed_socket() if is_fed else None
-        async with notifying(app, notify_url, console_url):
+        status = Status(app.open, app, lambda: worker.is_stopping, worker)
+        async with (
+            reporting(terminal, status, status_at),
+            notifying(app, notify_url, console_url),
+        ):
             is_clean = await (worker.work() if feed is None else worker.work_on_each(feed))
         return 0 if is_clean else _NOT_CLEAN
     finally:
@@ -217,6 +228,25 @@ def _lease_left(holder: LeaseHolder) -> str:
     return "" if left_s is None or not 0 < left_s < math.inf else f"{left_s:.0f} s left"
 
 
+@asynccontextmanager
+async def reporting(terminal: Terminal, status: Status, place: str) -> AsyncGenerator[None]:
+    """Serve what monitors ask for at *place* inside the block; no-op if that is "".
+
+    Raises:
+        Misuse: *place* is not HOST:PORT, or cannot be listened on.
+    """
+    if not place:
+        yield
+        return
+    listening = listen(*parse_place(place), option="--status")
+    host, port = listening.getsockname()[:2]
+    with listening, status:
+        async with serving_status(status, listening):
+            shown = f"[{host}]" if ":" in host else host
+            terminal.report(f"status at http://{shown}:{port}/metrics, /health and /ready")
+            yield
+
+
 _STOPS = (signal.SIGINT, signal.SIGTERM)
 # How long open requests may take after a signal; streams end at once.
 _ENDING_S = 5
@@ -237,6 +267,7 @@ async def serve_app(
     trace_url: str,
     lab: str,
     datasets: str,
+    status_at: str,
 ) -> int:
     """Serve the App of a file until a signal."""
     for package in ("starlette", "sse_starlette", "uvicorn"):
@@ -276,8 +307,12 @@ async def serve_app(
     if opens:
         webbrowser.open(url)
     console_url = console_url or url.removesuffix(sign_in.path)
-    async with notifying(app, notify_url, console_url):
-        return await serve_until_stopped(site.asgi(routes=[sign_in.route]), listening)
+    async with (
+        reporting(terminal, site.status, status_at),
+        notifying(app, notify_url, console_url),
+    ):
+        application = site.asgi(routes=[sign_in.route])
+        return await serve_until_stopped(application, listening, site.status)
 
 
 async def serve_mcp(terminal: Terminal, *, target: str, journal: str, no_work: bool) -> int:
@@ -297,13 +332,20 @@ async def serve_mcp(terminal: Terminal, *, target: str, journal: str, no_work: b
 
 
 async def run_gateway(
-    terminal: Terminal, *, file: str, user: str, checks: bool, host: str, port: int | None
+    terminal: Terminal,
+    *,
+    file: str,
+    user: str,
+    checks: bool,
+    host: str,
+    port: int | None,
+    status_at: str,
 ) -> int:
     """Serve the gateway of a file over standard input and output, or over HTTP if *port* is set."""
     for module in ("mcp", "yaml"):
         if importlib.util.find_spec(module) is None:
             raise Misuse(need_of_extra("upshot gateway", "gateway"))
-    from upshot.gateway import check, read_config, serve_http, serve_stdio
+    from upshot.gateway import check, read_config
 
     config = read_config(file)
     if checks:
@@ -312,6 +354,22 @@ async def run_gateway(
         for name, fate in rows:
             terminal.put(f"{name.ljust(width)}  {fate}\n")
         return 0
+    if not status_at:
+        return await _serve_gateway(terminal, config, user, host, port)
+    async with open_journal(config.journal) as journal:
+
+        async def opened() -> Journal:
+            return journal
+
+        async with reporting(terminal, Status(opened), status_at):
+            return await _serve_gateway(terminal, config, user, host, port)
+
+
+async def _serve_gateway(
+    terminal: Terminal, config: Config, user: str, host: str, port: int | None
+) -> int:
+    from upshot.gateway import serve_http, serve_stdio
+
     if port is None:
         serving = asyncio.ensure_future(serve_stdio(config, user))
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, serving.cancel)
@@ -336,8 +394,8 @@ async def run_gateway(
         return await serve_until_stopped(application, listening, proxy_headers=False)
 
 
-def listen(host: str, port: int) -> socket.socket:
-    """Return a listening socket.
+def listen(host: str, port: int, *, option: str = "--port") -> socket.socket:
+    """Return a listening socket; *option* is what the user named the port with.
 
     Raises:
         Misuse: There is no such host, or the port is in use.
@@ -354,19 +412,24 @@ def listen(host: str, port: int) -> socket.socket:
         return listening
     except OSError as error:
         raise Misuse(
-            f"{host}:{port} cannot be listened on: {error.strerror}; name another --port, or 0 for "
-            "a free one"
+            f"{host}:{port} cannot be listened on: {error.strerror}; name another {option}, or 0 "
+            "for a free port"
         ) from None
 
 
 async def serve_until_stopped(
-    application: ASGIApp, listening: socket.socket, *, proxy_headers: bool = True
+    application: ASGIApp,
+    listening: socket.socket,
+    status: Status | None = None,
+    *,
+    proxy_headers: bool = True,
 ) -> int:
     """Serve an application until SIGTERM or Ctrl-C; return the exit code.
 
     Args:
         application: The application to serve.
         listening: The socket to serve it on.
+        status: Is told once a signal has come.
         proxy_headers: Whether to trust a proxy's ``X-Forwarded-For`` for the client address.
     """
     import uvicorn
@@ -392,6 +455,8 @@ async def serve_until_stopped(
         proxy_headers=proxy_headers,
     )
     server = Server(config)
+    if status is not None:
+        status.is_draining = lambda: server.should_exit
     with listening:
         await server.serve(sockets=[listening])
     return 0 if server.started else 1

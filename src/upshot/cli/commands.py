@@ -204,6 +204,16 @@ def notifies(command: F) -> F:
     return url(console(command))
 
 
+def reports_status(command: F) -> F:
+    """Add the options of a process that runs for long."""
+    return text(
+        "--status",
+        "HOST:PORT",
+        "Serve /health, /ready and /metrics there; a private address, since nobody signs in.",
+        name="status_at",
+    )(command)
+
+
 @upshot.command(short_help="Work on the runs that are submitted to an App.")
 @APP
 @JOURNAL_OF_APP
@@ -224,6 +234,7 @@ def notifies(command: F) -> F:
 @flag("--fed", "Used internally: a worker starts processes for single runs so.", name="is_fed")
 @flag("--list", "Print the runs that are worked on or due, and exit.", name="lists")
 @notifies
+@reports_status
 def work(**options: Any) -> int:
     """Work on the due runs of an App until SIGTERM or Ctrl-C.
 
@@ -257,6 +268,7 @@ def schedules(**options: Any) -> int:
 @text("--lab", "FILE", "The journal of experiments to show, lab.db by default.", default="lab.db")
 @text("--datasets", "FOLDER", "Where runs are collected, datasets by default.", default="datasets")
 @notifies
+@reports_status
 def serve(**options: Any) -> int:
     """Serve the console, the inbox and the protocols of an App, until SIGTERM or Ctrl-C.
 
@@ -288,6 +300,7 @@ def mcp(**options: Any) -> int:
     "Serve over HTTP at this port, 0 for a free one; else over standard input and output.",
     least=0,
 )
+@reports_status
 def gateway(**options: Any) -> int:
     """Stand between MCP clients and the MCP servers that FILE names.
 

@@ -23,6 +23,7 @@ from upshot.contract.codec import encode
 from upshot.errors import JournalError, Misuse
 from upshot.fleet.app import App
 from upshot.journal.shared import InboxItem, SharedJournal, Unsent, needs_shared
+from upshot.journal.work_listeners import work_listeners
 from upshot.models.aiohttp_transport import AiohttpTransport
 from upshot.models.transport import Timeouts, Transport, TransportError
 
@@ -99,7 +100,10 @@ class Notifier:
         return len(found)
 
     async def _notify(self, one: Unsent, journal: SharedJournal) -> None:
-        if not (why_not := await self._send(one.item)):
+        why_not = await self._send(one.item)
+        for listener in work_listeners():
+            listener.notified(is_delivered=not why_not)
+        if not why_not:
             await journal.mark_sent(one, again_s=None)
             return
         again_s = min(_LONGEST_WAIT_S, 2.0 ** min(one.tries, 10))

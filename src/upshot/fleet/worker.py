@@ -74,6 +74,7 @@ class Worker:
             died twice is not claimed.
 
     Attributes:
+        concurrency: How many runs at once.
         refused: Why runs were not worked on here, by run.
 
     Raises:
@@ -94,7 +95,7 @@ class Worker:
         check_amount("grace_s", grace_s)
         check_amount("park_over_s", park_over_s)
         self._app = app
-        self._concurrency = concurrency
+        self.concurrency: int = concurrency
         self._grace_s = grace_s
         self._only_same_version = only_same_version
         self._park_over_s = park_over_s
@@ -129,7 +130,7 @@ class Worker:
                 progress are left to other workers first.
         """
         wait_s = _FIRST_WAIT_S
-        while not self._is_stopping:
+        while not self.is_stopping:
             try:
                 journal = await self._app.open()
                 if wait_s > _FIRST_WAIT_S:
@@ -154,7 +155,7 @@ class Worker:
             verifying = asyncio.create_task(Verifier(self._app).work())
             submitting = asyncio.create_task(Scheduler(self._app).work())
             try:
-                while not self._is_stopping:
+                while not self.is_stopping:
                     self._wake.clear()
                     if (trouble := trouble_of(journal)) is not None:
                         raise trouble
@@ -177,8 +178,14 @@ class Worker:
         self._release()
 
     @property
-    def _is_stopping(self) -> bool:
+    def is_stopping(self) -> bool:
+        """Whether ``stop`` was called."""
         return self._stopped.is_set()
+
+    @property
+    def at_work_count(self) -> int:
+        """How many runs it works on."""
+        return len(self._tasks)
 
     async def _listen(self, watch: Watcher) -> None:
         """Wake the worker when runs may have become due, and from time to time."""
@@ -188,7 +195,7 @@ class Worker:
 
     async def _fill(self) -> None:
         """Claim as many runs as there is room for."""
-        free = self._concurrency - len(self._tasks)
+        free = self.concurrency - len(self._tasks)
         if free <= 0:
             return
         now = asyncio.get_running_loop().time()
@@ -201,7 +208,7 @@ class Worker:
         chosen = [one for one in chosen if await self._is_ours(one, now)]
         # A single run is claimed without a reservation; that costs other workers only a look.
         for one in await self._reserved(chosen) if len(due) > 1 else chosen:
-            if not self._is_stopping:
+            if not self.is_stopping:
                 self.start_work(one)
 
     async def _reserved(self, chosen: list[DueRun]) -> list[DueRun]:
@@ -261,12 +268,12 @@ class Worker:
             What ``work`` returns, once *feed* ends or ``stop`` is called.
         """
         reader, writer = await asyncio.open_connection(sock=feed)
-        while not self._is_stopping and (line := await reader.readline()):
+        while not self.is_stopping and (line := await reader.readline()):
             self.start_work(DueRun(run_id=line.decode().strip(), agent_id=""))
-            while self._tasks and not self._is_stopping:
+            while self._tasks and not self.is_stopping:
                 self._wake.clear()
                 await self._wake.wait()
-            if not self._is_stopping:
+            if not self.is_stopping:
                 writer.write(line)
         is_clean = await self.drain()
         writer.close()
@@ -289,7 +296,7 @@ class Worker:
                 if trouble_of(journal) is not None:
                     self._lost.append(due)
             # A run that is worked on alone has died before.
-            if is_mine and (deaths.count or not due.reason) and not self._is_stopping:
+            if is_mine and (deaths.count or not due.reason) and not self.is_stopping:
                 await forget_deaths(run_id, journal)
             self.refused.pop(run_id, None)
         except JournalAway:
@@ -322,14 +329,14 @@ class Worker:
 
     async def _feed(self) -> None:
         """Start processes that work on the suspects, one after another, until none is left."""
-        while self._suspects and not self._is_stopping:
+        while self._suspects and not self.is_stopping:
             ours, theirs = socket.socketpair()
             with theirs:
                 process = await asyncio.create_subprocess_exec(*self._alone, stdin=theirs.fileno())
             self._processes.add(process)
             reader, writer = await asyncio.open_connection(sock=ours)
             answer = b"\n"
-            while answer and self._suspects and not self._is_stopping:
+            while answer and self._suspects and not self.is_stopping:
                 run_id = self._suspects.popleft()
                 answer = await self._send_to_process(run_id, reader, writer)
                 self._apart.discard(run_id)
@@ -362,7 +369,7 @@ class Worker:
         def began(live: LiveRun[Any]) -> None:
             self._live_runs[run_id] = live
             live.park_waits(self._park_over_s)
-            if self._is_stopping:
+            if self.is_stopping:
                 live.release("drain", grace_s=self._grace_s)
 
         return began

@@ -45,6 +45,7 @@ from upshot.gateway.link import CannotReach, Link
 from upshot.gateway.peer import Context, Id, Params
 from upshot.journal.shared import SharedJournal, needs_shared
 from upshot.journal.watching import placed_answers_topic, watch
+from upshot.journal.work_listeners import work_listeners
 from upshot.runs.engine_api.exceptions import Parked
 from upshot.runs.engine_api.run_host import RunHost
 from upshot.runs.engine_api.run_view import Run
@@ -223,6 +224,8 @@ class Calls:
             if outcome.effect is not Effect.NONE:
                 # The outcome is on disk before the client gets it.
                 await box.flush()
+        for listener in work_listeners():
+            listener.called(tool.name, outcome)
         return self.to_result(outcome, ticket)
 
     @contextmanager

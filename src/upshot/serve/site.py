@@ -36,6 +36,7 @@ from upshot.entry.answers import NotAsked
 from upshot.entry.run_handle import RunHandle
 from upshot.errors import JournalError, Misuse
 from upshot.fleet.app import App
+from upshot.fleet.status import Status
 from upshot.fleet.submission import SubmitOptions
 from upshot.fleet.worker import Worker
 from upshot.journal.shared import InboxItem, OtherUser, tool_of
@@ -110,6 +111,7 @@ class Site:
     Attributes:
         app: The App.
         lab: What it shows of the lab.
+        status: What monitors are told of it.
 
     Raises:
         Misuse: An argument is wrong.
@@ -154,6 +156,7 @@ class Site:
         self._max_body = max_body
         self.trace_url = trace_url
         self.lab: SiteLab = SiteLab(lab, datasets)
+        self.status: Status = Status(app.open, app)
         # The owner and the agent of a run never change.
         self._known: dict[str, tuple[Owner, str]] = {}
 
@@ -178,7 +181,7 @@ class Site:
                 stack.push_async_callback(self.app.aclose)
                 stack.push_async_callback(self.lab.aclose)
                 if self._is_working:
-                    await stack.enter_async_context(working(self.app))
+                    self.status.worker = await stack.enter_async_context(working(self.app))
                 for door in found:
                     if (opened := getattr(door, "lifespan", None)) is not None:
                         await stack.enter_async_context(opened(self))

@@ -87,6 +87,7 @@ from upshot.journal.sql.sql_artifacts import SqlArtifactStore
 from upshot.journal.sql.submissions import read_submission, withdraw_run
 from upshot.journal.sql.writer import Writer
 from upshot.journal.watching import Watch
+from upshot.journal.work_listeners import work_listeners
 from upshot.state.child_runs import Spent
 from upshot.state.turns import ConversationState, KeptTurns, Lift
 
@@ -262,6 +263,8 @@ class SqlJournal(SqlLists, SqlEffects):
             if hold.taken and not hold.settled and run_id not in held
         ]
         if lost and not self._closed:
+            for listener in work_listeners():
+                listener.lost(len(lost))
             task = asyncio.create_task(self._give_up(lost))
             self._losses.add(task)
             task.add_done_callback(self._losses.discard)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Generator, Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
+from time import monotonic
 from typing import Any, ClassVar, Protocol, TypeAlias, TypeVar
 
 import msgspec
@@ -29,6 +30,7 @@ from upshot.journal.sql.inbox import keep_asks
 from upshot.journal.sql.own_lease import OwnLease
 from upshot.journal.sql.submissions import hand_over
 from upshot.journal.watching import Changes, Listener, of_run
+from upshot.journal.work_listeners import work_listeners
 from upshot.state.summary import SummaryChange
 
 _LISTED = "UPDATE runs SET last_seq = ? WHERE run_no = ?"
@@ -562,6 +564,7 @@ class Writer:
         if self.broken is not None:
             _fail_jobs(items, self.broken)
             return None
+        began = monotonic()
         try:
             committed = committer.commit(items)
         # The promise kept: whatever stops the writing is raised in all callers that wait for it.
@@ -573,6 +576,8 @@ class Writer:
             logger.error("%s", error)
             _fail_jobs(items, self.broken)
             return None
+        for listener in work_listeners():
+            listener.committed(monotonic() - began)
         # The first failure is the cause; later ones follow from it.
         for run_id, failure in committed.failed.items():
             self.failed.setdefault(run_id, failure)
