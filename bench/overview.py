@@ -38,15 +38,20 @@ def _mod(number: int) -> str:
     return f"(i - i / {number} * {number})"
 
 
-def _call(kind: str, names: int) -> str:
+def _call(kind: str, names: int, more: str) -> str:
     took = f"""CASE {_mod(7)} WHEN 0 THEN '2' WHEN 1 THEN '0,2' WHEN 2 THEN '0,0,1,1'
         WHEN 3 THEN '0,0,0,0,2' WHEN 4 THEN '0,0,0,0,0,1,1' ELSE '0,0,0,0,0,0,0,1,1' END"""
     head = f"""'{{"type":"{kind}","name":"{kind}-' || {_mod(names)} || '","calls":2,"failed":'"""
-    return (
-        f"""{head} || CASE {_mod(40)} WHEN 0 THEN 1 ELSE 0 END || ',"took":[' || {took} || ']}}'"""
-    )
+    failed = f"""CASE {_mod(40)} WHEN 0 THEN 1 ELSE 0 END"""
+    return f"""{head} || {failed} || {more} || ',"took":[' || {took} || ']}}'"""
 
 
+_WINDOWS = """',"at":"2026-11-28T12:00:00Z","windows":[{"name":"requests_per_minute","limit":500,'
+    || '"remaining":312,"reset_at":1795867200},{"name":"tokens_per_minute","resource":"tokens",'
+    || '"limit":200000,"remaining":150000,"reset_at":1795867200}]'"""
+_SLOWEST = f"""',"slowest":"call_1","slowest_ms":' || (10 + {_mod(9000)})"""
+_CALLS = f"""'[' || {_call("model", MODELS, _WINDOWS)} || ','
+    || {_call("tool", TOOLS, _SLOWEST)} || ']'"""
 _STATUS = f"""CASE WHEN i < {WAITING} THEN 'input_required' WHEN {_mod(20)} = 7 THEN 'failed'
     WHEN {_mod(50)} = 3 THEN 'interrupted' ELSE 'completed' END"""
 _CODE = f"""CASE WHEN i < {WAITING} OR {_mod(20)} <> 7 THEN ''
@@ -61,7 +66,7 @@ _RUNS = f"""INSERT INTO runs (run_id, agent_id, status, last_seq, started_at, er
     CASE WHEN {_mod(3)} = 0 THEN 1 WHEN {_mod(500)} = 1 THEN 2 ELSE 0 END, {_mod(600)} / 10.0,
     'user-' || {_mod(OWNERS)}, 'tenant-' || {_mod(TENANTS)}, 'What becomes of order ' || i,
     'It is under way.', '',
-    '[' || {_call("model", MODELS)} || ',' || {_call("tool", TOOLS)} || ']' FROM n"""
+    {_CALLS} FROM n"""
 _INBOX = """INSERT INTO inbox (root_no, run_no, place, item, tool, body, asked_at)
     SELECT run_no, run_no, 0, 'q', '', '', started_at FROM runs WHERE status = 'input_required'"""
 _EFFECTS = f"""INSERT INTO effects (id, started_at, run_no, call, state, name)

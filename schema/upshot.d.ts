@@ -945,11 +945,58 @@ export interface CallCount {
    */
   failed?: number;
   /**
+   * How many timed out.
+   * @defaultValue `0`
+   */
+  timed_out?: number;
+  /**
+   * How many may have had an effect.
+   * @defaultValue `0`
+   */
+  unknown?: number;
+  /**
+   * How many calls of a tool were denied before they started.
+   * @defaultValue `0`
+   */
+  denied?: number;
+  /**
+   * How many asked for what an earlier call had done, and were answered from it.
+   * @defaultValue `0`
+   */
+  repeated?: number;
+  /**
+   * How many calls of a model were refused by a rate limit.
+   * @defaultValue `0`
+   */
+  limited?: number;
+  /**
    * How many of the calls whose duration is known are in each bucket of `TOOK_BOUNDS_S`, up to the
    * last bucket that has any.
    * @defaultValue `[]`
    */
   took?: number[];
+  /**
+   * How long the slowest call of a tool took; 0 if none was measured.
+   * @defaultValue `0`
+   */
+  slowest_ms?: number;
+  /**
+   * The id of that call.
+   * @defaultValue `""`
+   */
+  slowest?: string;
+  /**
+   * How many approvals were answered, by how long that took, in the buckets of `took`.
+   * @defaultValue `[]`
+   */
+  waits?: number[];
+  /**
+   * The rate-limit windows of the model's last reply that had any.
+   * @defaultValue `[]`
+   */
+  windows?: RateLimitWindow[];
+  /** When the session ended whose replies had the windows, or were refused. */
+  at?: Moment | null;
 }
 
 /** A point where a run can continue. */

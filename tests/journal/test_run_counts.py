@@ -15,21 +15,24 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from tests.postgres import PostgresServer
-from upshot import Agent, Request, ScriptedModel, ToolCall, run, tool
+from upshot import Agent, Request, Retry, ScriptedModel, ToolCall, resume, run, tool
 from upshot.contract.agent_spec import AgentSpec
 from upshot.contract.base.enums import Effect, ErrorCode, Status
 from upshot.contract.call_counts import CallCount, bucket_of, quantile_s
 from upshot.contract.error import AgentError
 from upshot.contract.events import Event, RunReleased, RunResumed, RunSettled, RunStarted
 from upshot.contract.model_calls import ModelResponse
+from upshot.contract.pending import PendingApproval
 from upshot.contract.protocols import Journal
 from upshot.contract.result import AgentResult
-from upshot.contract.usage import Cost, Usage
-from upshot.errors import Misuse
+from upshot.contract.usage import Cost, RateLimitWindow, Usage
+from upshot.errors import JournalError, Misuse
 from upshot.journal import MemoryJournal, PostgresJournal, SqliteJournal
+from upshot.journal.event_codec import FORMAT
 from upshot.journal.postgres.tables import STEPS
 from upshot.journal.run_counts import (
     AGES,
+    FINEST,
     HOUR,
     FigureQuery,
     RunFigure,
@@ -41,6 +44,7 @@ from upshot.journal.run_counts import (
 from upshot.journal.shared import SharedJournal, needs_shared
 from upshot.journal.sql.count_rows import count_again
 from upshot.journal.sql.sql_journal import SqlJournal
+from upshot.journal.sqlite.tables import USER_VERSION
 from upshot.testing.ledger_contract import Run
 
 START = datetime(2026, 3, 4, 5, 0, tzinfo=UTC)
@@ -289,6 +293,128 @@ async def test_a_real_run_counts_the_calls_of_its_models_and_tools(
         assert (looked.count, looked.failed, sum(looked.took)) == (3, 1, 3)
 
 
+@pytest.mark.parametrize("kind", KINDS)
+async def test_the_slowest_call_and_the_last_limits_are_known_with_their_runs(
+    kind: str, tmp_path: Path, request: pytest.FixtureRequest
+):
+    def ended(ms: int, remaining: int, limited: int = 0) -> Ended:
+        window = RateLimitWindow(name="requests", limit=500, remaining=remaining)
+        at = START + timedelta(seconds=ms)
+        looked = CallCount(type="tool", name="look", calls=1, slowest_ms=ms, slowest=f"c_{ms}")
+        more: dict[str, Any] = {"limited": limited, "windows": (window,), "at": at}
+        return Ended(calls=(looked, CallCount(type="model", name="a:m", calls=2, **more)))
+
+    async with opened(kind, tmp_path, request) as journal:
+        Written(journal, "slow").start().end(ended(900, 3))
+        Written(journal, "quick").start().end(ended(40, 7, limited=2))
+        later = Written(journal, "later").start(START + HOUR).end(ended(70, 5, limited=1))
+        figures = await journal.figures(a_day())
+        slow = [(one.took_ms, one.run_id, one.call_id) for one in figures.slowest]
+        # One for each part.
+        assert slow == [(900, "slow", "c_900"), (70, "later", "c_70")]
+        limited = [(one.model, one.run_id, one.at) for one in figures.limited]
+        times = [START + timedelta(seconds=seconds) for seconds in (70, 40)]
+        assert limited == [("a:m", "later", times[0]), ("a:m", "quick", times[1])]
+        [limits] = figures.limits
+        assert [(one.name, one.limit, one.remaining) for one in limits.windows] == [
+            ("requests", 500, 3)
+        ]
+        counts = {one.kind: one.count for one in figures.totals}
+        assert (counts["limit"], counts["tool"], counts["model"]) == (3, 3, 6)
+        # Its calls happened, whatever becomes of it.
+        later.write(RunResumed).end(ended(70, 5, limited=1))
+        assert (await journal.figures(a_day())).slowest == figures.slowest
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_a_real_run_counts_denials_time_outs_and_approvals_of_its_tools(
+    kind: str, tmp_path: Path, request: pytest.FixtureRequest
+):
+    @tool(effect="read", timeout_s=0.01)
+    async def wait() -> str:
+        await asyncio.Event().wait()
+        return ""
+
+    @tool(effect="write", approval=True)
+    def send(to: str) -> str:
+        return "sent"
+
+    def answer(asked: Any) -> Any:
+        return asked.arguments["to"] == "ann"
+
+    calls = [
+        [ToolCall("c1", "wait", {}), ToolCall("c2", "gone", {})],
+        [ToolCall("c3", "send", {"to": "ann"}), ToolCall("c4", "send", {"to": "ben"})],
+        ModelResponse(error=AgentError(ErrorCode.RATE_LIMIT, "slow down", retryable=True)),
+        "Done.",
+    ]
+    async with opened(kind, tmp_path, request) as journal:
+        agent = Agent("desk", model=ScriptedModel(calls), tools=[wait, send])
+        retry = Retry(base_s=0)
+        result = await run(
+            agent, Request("?", run_id="real"), journal=journal, approve=answer, retry=retry
+        )
+        assert result.success, result.error
+        since = datetime.now(UTC).replace(minute=0, second=0, microsecond=0)
+        figures = await journal.figures(FigureQuery(since - HOUR, HOUR, 2))
+        found = {
+            (one.kind, one.name): (one.count, one.failed, one.timed_out, one.denied)
+            for one in figures.totals
+        }
+        assert found["tool", "wait"] == (1, 1, 1, 0)
+        assert found["tool", "gone"] == (0, 0, 0, 1)
+        assert found["tool", "send"] == (1, 0, 0, 1)
+        assert found["limit", "scripted:script"] == (1, 0, 0, 0)
+        [slowest] = [one for one in figures.slowest if one.tool == "wait"]
+        assert (slowest.run_id, slowest.call_id) == ("real", "c1")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_an_approval_counts_with_how_long_its_answer_took(
+    kind: str, tmp_path: Path, request: pytest.FixtureRequest
+):
+    @tool(effect="write", approval=True)
+    def send(to: str) -> str:
+        return "sent"
+
+    calls: list[Any] = [[ToolCall("c1", "send", {"to": "ann"})], "Done."]
+    async with opened(kind, tmp_path, request) as journal:
+        agent = Agent("desk", model=ScriptedModel(calls), tools=[send])
+        parked = await run(agent, Request("?", run_id="real"), journal=journal)
+        [asked] = parked.pending
+        assert isinstance(asked, PendingApproval)
+        since = datetime.now(UTC).replace(minute=0, second=0, microsecond=0)
+        wanted = FigureQuery(since - HOUR, HOUR, 2)
+        assert "approval" not in {one.kind for one in (await journal.figures(wanted)).totals}
+        await resume("real", agent, journal=journal, answers=[asked.approve()])
+        [approval] = [
+            one for one in (await journal.figures(wanted)).totals if one.kind == "approval"
+        ]
+        assert (approval.name, approval.count, sum(approval.took)) == ("send", 1, 1)
+
+
+async def test_counts_of_five_minutes_are_removed_after_two_days(tmp_path: Path):
+    now = datetime.now(UTC)
+    async with aclosing(await SqliteJournal.open(tmp_path / "runs.db")) as journal:
+        Written(journal, "new").start(now).end()
+        Written(journal, "old").start(now - timedelta(days=3)).end()
+        rows = "SELECT span, count(*) FROM run_counts GROUP BY span"
+
+        def counted() -> Any:
+            return journal.read(lambda connection: dict(connection.execute(rows).fetchall()))
+
+        await journal.durable("old", 2)
+        assert await counted() == {1: 1, 12: 2, 288: 2}
+        later = "UPDATE run_counts SET start = start - 999 WHERE span = 1"
+        await journal.write(lambda connection: connection.execute(later))
+        numbered = "UPDATE runs SET run_no = 500 WHERE run_id = 'next'"
+        Written(journal, "next").start(now - timedelta(days=3))
+        await journal.durable("next", 1)
+        await journal.write(lambda connection: connection.execute(numbered))
+        await journal.remove_runs(["old"])
+        assert (await counted())[1] == 1
+
+
 # -- against counting from the logs
 
 STEPS_OF_A_RUN = st.lists(
@@ -307,6 +433,11 @@ STEPS_OF_A_RUN = st.lists(
                     (),
                     (CallCount(type="model", name="m", calls=2, failed=1, took=(1, 1)),),
                     (CallCount(type="tool", name="t", calls=1, took=(0,) * 18 + (1,)),),
+                    (
+                        CallCount(type="tool", name="t", denied=2, repeated=1, waits=(0, 3)),
+                        CallCount(type="tool", name="u", calls=3, timed_out=1, unknown=2),
+                        CallCount(type="model", name="m", calls=3, failed=2, limited=2),
+                    ),
                 ]
             ),
         ),
@@ -350,13 +481,15 @@ def from_log(events: list[Any], tenant: str) -> Any:
     return counted_run(summary, calls, is_inside=started.depth > 0)
 
 
-def play(journal: SharedJournal, tenant: str, runs: list[Any]) -> list[str]:
+def play(
+    journal: SharedJournal, tenant: str, runs: list[Any], start: datetime = START
+) -> list[str]:
     """Write runs in an order in which they mix; returns those to remove."""
     removed: list[str] = []
     written: list[tuple[Written, list[Any]]] = []
     for n, (minutes, agent, is_inside, steps, goes) in enumerate(runs):
         one = Written(journal, f"{tenant}-{n}")
-        at = START + timedelta(minutes=30 * minutes)
+        at = start + timedelta(minutes=30 * minutes)
         depth = {"depth": 1} if is_inside else {}
         one.start(at, agent=agent, attributes={"tenant": tenant}, **depth)
         written.append((one, [*steps]))
@@ -390,19 +523,21 @@ def test_the_counts_are_those_of_the_logs(
 ):
     numbers = iter(range(1_000_000))
 
-    async def check(journal: SharedJournal, runs: list[Any]) -> None:
+    async def check(journal: SharedJournal, runs: list[Any], start: datetime) -> None:
         tenant = f"t-{next(numbers)}"
-        removed = play(journal, tenant, runs)
+        removed = play(journal, tenant, runs, start)
         remove: Any = journal
         if removed:
             await remove.remove_runs(removed)
         kept = [run.run_id for run in await journal.runs(tenant=tenant)]
         logs = [[event async for event in journal.events(run_id)] for run_id in kept]
-        day = START.replace(hour=0)
+        is_new = start != START
         for since, step, parts, span in (
-            (START, HOUR, 10, 1),
-            (day, 24 * HOUR, 1, 24),
-            (START, timedelta(minutes=30), 9, 0),
+            (start, HOUR, 10, 12),
+            (start.replace(hour=0), 24 * HOUR, 1, 288),
+            (start, timedelta(minutes=30), 9, 1 if is_new else 0),
+            (start - timedelta(minutes=25), FINEST, 12, 1 if is_new else 0),
+            (start, timedelta(minutes=7), 9, 0),
         ):
             wanted = FigureQuery(since, step, parts, tenant=tenant)
             assert wanted.span == span
@@ -419,14 +554,16 @@ def test_the_counts_are_those_of_the_logs(
         context = opened(kind, tmp_path, request)
         journal = runner.run(context.__aenter__())
 
-        @given(RUNS)
+        now = datetime.now(UTC).replace(minute=0, second=0, microsecond=0)
+
+        @given(RUNS, st.sampled_from([START, now]))
         @settings(
             max_examples=25,
             deadline=None,
             suppress_health_check=[HealthCheck.function_scoped_fixture],
         )
-        def examples(runs: list[Any]) -> None:
-            runner.run(check(journal, runs))
+        def examples(runs: list[Any], start: datetime) -> None:
+            runner.run(check(journal, runs, start))
 
         examples()
         runner.run(context.__aexit__(None, None, None))
@@ -435,20 +572,64 @@ def test_the_counts_are_those_of_the_logs(
 # -- journals that were made before
 
 
-async def test_a_file_without_counts_gets_them_when_it_is_opened(tmp_path: Path):
+def make_older(path: Path, version: int) -> None:
+    """Give a file the tables of an earlier draft, which did not say their version."""
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("DROP TABLE run_counts")
+        connection.execute("DROP TRIGGER ends_are_counted")
+        connection.execute("DROP TRIGGER removals_are_counted")
+        if version == 1:
+            connection.execute("ALTER TABLE runs DROP COLUMN calls")
+        else:
+            connection.execute("CREATE TABLE run_counts (span INTEGER, start INTEGER)")
+        connection.execute(f"PRAGMA user_version = {FORMAT}")
+
+
+@pytest.mark.parametrize("version", [1, 2])
+async def test_a_file_with_older_tables_gets_counts_when_it_is_opened(tmp_path: Path, version: int):
     path = tmp_path / "runs.db"
     async with aclosing(await SqliteJournal.open(path)) as journal:
         for n in range(3):
             Written(journal, f"run-{n}").start().end(Ended(cost="0.5"))
         before = await journal.figures(a_day())
-    with closing(sqlite3.connect(path)) as connection:
-        connection.execute("DROP TABLE run_counts")
-        connection.execute("ALTER TABLE runs DROP COLUMN calls")
+    make_older(path, version)
+    with pytest.raises(JournalError, match=f"are of version {version}, .* open it once where"):
+        await SqliteJournal.open(path, read_only=True)
     async with aclosing(await SqliteJournal.open(path)) as journal:
         assert await journal.figures(a_day()) == before
         Written(journal, "run-3").start().end(Ended(cost="0.5"))
         found = told(await journal.figures(a_day()))
         assert found[0, "run", "desk", "completed", "USD"] == (4, 2.0)
+        assert (await journal.health()).schema == 3
+
+
+@pytest.mark.parametrize(
+    "statement", ["UPDATE runs SET status = 'completed', took = 1", "DELETE FROM runs"]
+)
+async def test_code_that_has_older_tables_open_can_end_no_run_in_a_renewed_file(
+    tmp_path: Path, statement: str
+):
+    path = tmp_path / "runs.db"
+    async with aclosing(await SqliteJournal.open(path)) as journal:
+        Written(journal, "run").start()
+        await journal.durable("run", 1)
+    make_older(path, 2)
+    # Another process, which opened the file before.
+    with closing(sqlite3.connect(path)) as old:
+        old.execute("SELECT count(*) FROM runs").fetchone()
+        await (await SqliteJournal.open(path)).aclose()
+        needed = "no such function: this_journal_needs_an_upshot_that_knows_tables_of_version_3"
+        with pytest.raises(sqlite3.OperationalError, match=needed):
+            old.execute(statement)
+
+
+async def test_a_file_with_newer_tables_is_refused(tmp_path: Path):
+    path = tmp_path / "runs.db"
+    await (await SqliteJournal.open(path)).aclose()
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute(f"PRAGMA user_version = {USER_VERSION + 1}")
+    with pytest.raises(JournalError, match="of version 4, and this upshot knows version 3: use a"):
+        await SqliteJournal.open(path)
 
 
 async def test_tables_of_version_1_are_counted_when_they_are_upgraded(postgres: PostgresServer):
@@ -463,7 +644,7 @@ async def test_tables_of_version_1_are_counted_when_they_are_upgraded(postgres: 
     async with aclosing(
         await PostgresJournal.open(postgres.url(database), upgrade=True)
     ) as journal:
-        assert len(STEPS) == 2
+        assert len(STEPS) == 3
         assert await journal.figures(a_day()) == before
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Sequence
 
-from upshot.contract.base.structs import Value, freeze
+from upshot.contract.base.structs import Moment, Value, freeze
+from upshot.contract.usage import RateLimitWindow
 
 TOOK_BOUNDS_S: tuple[float, ...] = (
     *(0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50),
@@ -23,18 +24,38 @@ class CallCount(Value, frozen=True, kw_only=True, gc=False):
         name: The model that replied, as "provider:name", or the tool.
         calls: How many calls of it were started.
         failed: How many of them failed or timed out.
+        timed_out: How many timed out.
+        unknown: How many may have had an effect.
+        denied: How many calls of a tool were denied before they started.
+        repeated: How many asked for what an earlier call had done, and were answered from it.
+        limited: How many calls of a model were refused by a rate limit.
         took: How many of the calls whose duration is known are in each bucket of
             ``TOOK_BOUNDS_S``, up to the last bucket that has any.
+        slowest_ms: How long the slowest call of a tool took; 0 if none was measured.
+        slowest: The id of that call.
+        waits: How many approvals were answered, by how long that took, in the buckets of ``took``.
+        windows: The rate-limit windows of the model's last reply that had any.
+        at: When the session ended whose replies had the windows, or were refused.
     """
 
     type: str
     name: str
     calls: int = 0
     failed: int = 0
+    timed_out: int = 0
+    unknown: int = 0
+    denied: int = 0
+    repeated: int = 0
+    limited: int = 0
     took: tuple[int, ...] = ()
+    slowest_ms: int = 0
+    slowest: str = ""
+    waits: tuple[int, ...] = ()
+    windows: tuple[RateLimitWindow, ...] = ()
+    at: Moment | None = None
 
     def __post_init__(self) -> None:
-        freeze(self, "took")
+        freeze(self, "took", "waits", "windows")
 
 
 def bucket_of(seconds: float) -> int:

@@ -1,32 +1,42 @@
-"""How many runs ended how, by the hour and the day (UTC) in which they started.
+"""How many runs ended how, by the five minutes, hour and day (UTC) in which they started.
 
 Each run that has ended, or waits, is counted once, under what its row in the list of runs says. A
 run that resumes is no longer counted until its session has ended, a removed run never again. So the
-counts always equal a sum over the list of runs: ``add_run`` says what one row adds.
+counts always equal a sum over the list of runs: ``add_run`` says what one row adds. The counts of
+five minutes are removed after two days.
+
+Beside the counts there is one example of each: the slowest call of a tool, the last run that a
+model's rate limit refused, the windows of that limit. A removed run may have been the example.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from operator import itemgetter
 from typing import Any, NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
 from upshot.contract.base.enums import EFFECTS, Effect, Status
-from upshot.contract.base.structs import Value
+from upshot.contract.base.structs import Moment, Value
 from upshot.contract.call_counts import BUCKETS, CallCount, bucket_of
 from upshot.contract.protocols import RunSummary
+from upshot.contract.usage import RateLimitWindow
 from upshot.errors import Misuse
-from upshot.journal.event_codec import to_micros
+from upshot.journal.event_codec import from_micros, to_micros
 from upshot.journal.run_list import money_of
 
 HOUR = timedelta(hours=1)
-SPANS: tuple[int, ...] = (1, 24)
-"""The lengths in hours of the spans of time whose runs are counted together."""
-_HOUR_US = 3_600_000_000
+FINEST: timedelta = timedelta(minutes=5)
+"""The shortest span of time whose runs are counted together."""
+SPANS: tuple[int, ...] = (1, 12, 288)
+"""The lengths of all such spans, in units of ``FINEST``."""
+KEPT: timedelta = timedelta(days=2)
+"""For how long after its start the counts of the shortest span are kept."""
+_UNIT_US = FINEST // timedelta(microseconds=1)
 _ENDINGS = frozenset(one.value for one in Status)
 _APPLIED, _UNKNOWN = EFFECTS.index(Effect.APPLIED), EFFECTS.index(Effect.UNKNOWN)
 _encoder = msgspec.json.Encoder()
@@ -39,7 +49,17 @@ class _StoredCalls(msgspec.Struct, gc=False):
     name: str
     calls: int = 0
     failed: int = 0
+    timed_out: int = 0
+    unknown: int = 0
+    denied: int = 0
+    repeated: int = 0
+    limited: int = 0
     took: list[int] = []
+    slowest_ms: int = 0
+    slowest: str = ""
+    waits: list[int] = []
+    windows: list[RateLimitWindow] = []
+    at: Moment | None = None
 
 
 _calls = msgspec.json.Decoder(list[_StoredCalls])
@@ -49,6 +69,7 @@ class CountedRun(NamedTuple):
     """The columns of a run that its counts depend on.
 
     Attributes:
+        run_id: The run.
         started_at: In microseconds since 1970.
         agent_id: The agent.
         tenant: The tenant it belongs to, "" for none.
@@ -62,6 +83,7 @@ class CountedRun(NamedTuple):
         calls: The calls of its models and tools, as JSON; "" for none.
     """
 
+    run_id: str
     started_at: int
     agent_id: str
     tenant: str
@@ -84,10 +106,11 @@ class CountKey(NamedTuple):
     """What is counted together.
 
     Attributes:
-        span: The length of the span of time in which the runs started, in hours.
+        span: The length of the span of time in which the runs started, in units of ``FINEST``.
         tenant: Whose runs; "" for all.
-        start: The start of the span, in hours since 1970.
-        kind: "run", or "model" or "tool" for calls.
+        kind: "run"; "model" or "tool" for calls; "approval" for approvals of a tool's calls;
+            "limit" for calls that a model's rate limit refused.
+        start: The start of the span, in units of ``FINEST`` since 1970.
         agent_id: The agent of the runs, "" for calls.
         name: The status of the runs, or the model or tool.
         mark: Why runs failed: their error code, "" if they did not.
@@ -96,12 +119,19 @@ class CountKey(NamedTuple):
 
     span: int
     tenant: str
-    start: int
     kind: str
+    start: int
     agent_id: str
     name: str
     mark: str = ""
     currency: str = ""
+
+
+NUMBERS: tuple[str, ...] = (
+    *("count", "failed", "timed_out", "denied", "repeated", "applied", "unknown"),
+    "amount",
+)
+"""The attributes of a ``Tally`` that are added up, apart from its durations."""
 
 
 class Tally:
@@ -110,39 +140,59 @@ class Tally:
     Attributes:
         count: How many.
         failed: How many of them failed, for calls.
+        timed_out: How many of them timed out, for calls.
+        denied: How many more were denied, for calls of a tool.
+        repeated: How many more were answered from an earlier call.
         applied: How many runs have the worst effect "applied".
-        unknown: How many have "unknown".
+        unknown: How many runs or calls have "unknown".
         amount: What they cost together.
         took: How many of them are in each bucket of ``TOOK_BOUNDS_S``.
+        top: The rank of the example; 0 if there is none.
+        example: What has that rank, as JSON.
     """
 
-    __slots__ = ("amount", "applied", "count", "failed", "took", "unknown")
+    __slots__ = (*NUMBERS, "example", "took", "top")
 
     def __init__(self) -> None:
         self.count: int = 0
         self.failed: int = 0
+        self.timed_out: int = 0
+        self.denied: int = 0
+        self.repeated: int = 0
         self.applied: int = 0
         self.unknown: int = 0
         self.amount: float = 0.0
         self.took: list[int] = [0] * BUCKETS
+        self.top: int = 0
+        self.example: str = ""
 
     def __bool__(self) -> bool:
         return any(self.columns)
 
     @property
-    def columns(self) -> tuple[float, ...]:
-        """All numbers, as a row has them."""
-        heads = (self.count, self.failed, self.applied, self.unknown, self.amount)
-        return (*heads, *self.took)
+    def columns(self) -> tuple[Any, ...]:
+        """All values, as a row has them."""
+        return (*self.numbers, *self.took, self.top, self.example)
+
+    @property
+    def numbers(self) -> tuple[float, ...]:
+        """The values of ``NUMBERS``."""
+        heads = (self.count, self.failed, self.timed_out, self.denied, self.repeated)
+        return (*heads, self.applied, self.unknown, self.amount)
 
     def add(self, other: Tally) -> None:
         """Add the numbers of *other*."""
         self.count += other.count
         self.failed += other.failed
+        self.timed_out += other.timed_out
+        self.denied += other.denied
+        self.repeated += other.repeated
         self.applied += other.applied
         self.unknown += other.unknown
         self.amount += other.amount
         self.add_took(other.took)
+        if other.top:
+            self.show(other.top, other.example)
 
     def add_took(self, took: Sequence[int], sign: int = 1) -> None:
         """Add numbers of durations by bucket; those of unknown buckets are left out."""
@@ -151,21 +201,31 @@ class Tally:
             if number:
                 own[bucket] += sign * number
 
+    def show(self, top: int, example: str) -> None:
+        """Use *example* if its rank is the highest; of equals, the one that sorts last."""
+        self.top, self.example = max((self.top, self.example), (top, example))
+
 
 class Tallies(defaultdict[CountKey, Tally]):
-    """Tallies by key, starting at 0."""
+    """Tallies by key, starting at 0.
+
+    Attributes:
+        prunes: Whether old counts of the shortest span are to be removed.
+    """
 
     def __init__(self) -> None:
         super().__init__(Tally)
+        self.prunes: bool = False
 
     def add_all(self, other: Tallies) -> None:
         """Add all tallies of *other*."""
+        self.prunes |= other.prunes
         for key, tally in other.items():
             self[key].add(tally)
 
 
 def add_run(
-    tallies: Tallies, run: CountedRun, sign: int = 1, place: tuple[int, str, int] | None = None
+    tallies: Tallies, run: CountedRun, sign: int = 1, place: tuple[str, int] | None = None
 ) -> None:
     """Count a run, or with the sign -1 take it out again.
 
@@ -175,40 +235,88 @@ def add_run(
         tallies: What to add it to.
         run: The run.
         sign: 1 or -1.
-        place: Its span, tenant and start in the keys; by default the hour of its start.
+        place: Its tenant and start in the keys; by default the shortest span of its start.
     """
     if not run.is_counted:
         return
-    place = place or (1, run.tenant, run.started_at // _HOUR_US)
+    tenant, start = place or (run.tenant, run.started_at // _UNIT_US)
     amount = 0.0 if run.is_inside else run.cost
     currency = run.currency if amount else ""
-    tally = tallies[CountKey(*place, "run", run.agent_id, run.status, run.error_code, currency)]
+    names = (run.agent_id, run.status, run.error_code, currency)
+    tally = tallies[CountKey(1, tenant, "run", start, *names)]
     tally.count += sign
     tally.amount += sign * amount
     tally.applied += sign * (run.effect == _APPLIED)
     tally.unknown += sign * (run.effect == _UNKNOWN)
     tally.took[bucket_of(run.took)] += sign
     for call in _decode_calls(run.calls):
-        tally = tallies[CountKey(*place, call.type, "", call.name)]
-        tally.add_took(call.took, sign)
-        tally.count += sign * call.calls
-        tally.failed += sign * call.failed
+        key = CountKey(1, tenant, call.type, start, "", call.name)
+        _add_calls(tallies[key], call, sign)
+        if call.waits:
+            waits = tallies[key._replace(kind="approval")]
+            waits.count += sign * sum(call.waits)
+            waits.add_took(call.waits, sign)
+        if call.limited:
+            tallies[key._replace(kind="limit")].count += sign * call.limited
+        if sign > 0:
+            _show_examples(tallies, key, call, run.run_id)
+
+
+def _add_calls(tally: Tally, call: _StoredCalls, sign: int) -> None:
+    tally.add_took(call.took, sign)
+    tally.count += sign * call.calls
+    tally.failed += sign * call.failed
+    tally.timed_out += sign * call.timed_out
+    tally.denied += sign * call.denied
+    tally.repeated += sign * call.repeated
+    tally.unknown += sign * call.unknown
+
+
+def _show_examples(tallies: Tallies, key: CountKey, call: _StoredCalls, run_id: str) -> None:
+    if call.slowest_ms:
+        tallies[key].show(call.slowest_ms, _to_json([run_id, call.slowest]))
+    elif call.windows:
+        tallies[key].show(_rank_of(call), _to_json(call.windows))
+    if call.limited:
+        tallies[key._replace(kind="limit")].show(_rank_of(call), _to_json([run_id]))
+
+
+def _rank_of(call: _StoredCalls) -> int:
+    """Return when something was known, in microseconds since 1970."""
+    return to_micros(call.at) or 1
+
+
+def _to_json(value: object) -> str:
+    return _encoder.encode(value).decode()
 
 
 def in_all_spans(tallies: Tallies) -> Tallies:
     """Return the tallies of runs in all spans that they are in, for their tenant and for all."""
-    found = Tallies()
+    found, oldest = Tallies(), oldest_start()
     for key, tally in tallies.items():
         for span in SPANS if tally else ():
+            if span == 1 and key.start < oldest:
+                continue
             start = key.start - key.start % span
             for tenant in {"", key.tenant}:
                 found[key._replace(span=span, tenant=tenant, start=start)].add(tally)
     return found
 
 
+def oldest_start() -> int:
+    """Return the start of the oldest of the shortest spans that is kept, as in a key."""
+    return units_to(datetime.now(UTC) - KEPT)
+
+
+def units_to(moment: datetime) -> int:
+    """Return the units of ``FINEST`` from 1970 to *moment*."""
+    return int(moment.timestamp()) // int(FINEST.total_seconds())
+
+
 def counted_run(run: RunSummary, calls: Sequence[CallCount], *, is_inside: bool) -> CountedRun:
     """Return the columns of a listed run that its counts depend on."""
     return CountedRun(
+        run_id=run.run_id,
         started_at=to_micros(run.started_at) or 0,
         agent_id=run.agent_id,
         tenant=run.tenant,
@@ -242,15 +350,19 @@ class RunFigure(Value, frozen=True, kw_only=True):
     Attributes:
         part: The part of the period, from 0; in a figure of a whole period, 0 for the period and -1
             for the one before.
-        kind: "run", or "model" or "tool" for calls.
+        kind: "run"; "model" or "tool" for calls; "approval" for answered approvals of a tool's
+            calls; "limit" for calls that a model's rate limit refused.
         agent_id: The agent of runs; "" in a figure of all agents, and for calls.
         name: The status of the runs, or the model or tool.
         mark: Why runs failed: their error code; "" if they did not, and in a part.
         currency: The currency of the cost of runs, "" without one.
-        count: How many runs or calls.
+        count: How many runs, calls or approvals.
         failed: How many of the calls failed.
+        timed_out: How many of the calls timed out.
+        denied: How many more calls of the tool were denied.
+        repeated: How many more asked for what an earlier call had done, and got its outcome.
         applied: How many runs have the worst effect "applied".
-        unknown: How many have "unknown".
+        unknown: How many runs or calls have "unknown".
         amount: What the runs cost; the cost of child runs is included in their parent's.
         took: How many are in each bucket of ``TOOK_BOUNDS_S``; empty in a part.
     """
@@ -263,10 +375,57 @@ class RunFigure(Value, frozen=True, kw_only=True):
     currency: str = ""
     count: int = 0
     failed: int = 0
+    timed_out: int = 0
+    denied: int = 0
+    repeated: int = 0
     applied: int = 0
     unknown: int = 0
     amount: float = 0.0
     took: tuple[int, ...] = ()
+
+
+class SlowCall(Value, frozen=True, kw_only=True):
+    """The slowest call of a tool in a span of time.
+
+    Attributes:
+        tool: The tool.
+        took_ms: How long it took.
+        run_id: Its run.
+        call_id: The call.
+    """
+
+    tool: str
+    took_ms: int
+    run_id: str
+    call_id: str
+
+
+class LimitedRun(Value, frozen=True, kw_only=True):
+    """The last run in a span of time that a model's rate limit refused.
+
+    Attributes:
+        model: The model.
+        at: When its session ended.
+        run_id: The run.
+    """
+
+    model: str
+    at: Moment
+    run_id: str
+
+
+class ModelLimits(Value, frozen=True, kw_only=True):
+    """The rate-limit windows that a model reported last.
+
+    Attributes:
+        model: The model.
+        at: When the session ended whose replies had them.
+        windows: The windows.
+    """
+
+    model: str
+    at: Moment
+    windows: tuple[RateLimitWindow, ...]
 
 
 class RunFigures(Value, frozen=True, kw_only=True):
@@ -275,10 +434,17 @@ class RunFigures(Value, frozen=True, kw_only=True):
     Attributes:
         parts: The runs of each part of the period, of all agents and whatever their errors.
         totals: The runs by agent and error, and all calls, for the period and the one before.
+        slowest: The slowest call of each tool in each part of the period, the slowest first; where
+            a run was removed, a part may lack one.
+        limited: The last run that each model's rate limit refused in each part, the latest first.
+        limits: The last windows of each model, by name.
     """
 
     parts: tuple[RunFigure, ...] = ()
     totals: tuple[RunFigure, ...] = ()
+    slowest: tuple[SlowCall, ...] = ()
+    limited: tuple[LimitedRun, ...] = ()
+    limits: tuple[ModelLimits, ...] = ()
 
 
 AGES: tuple[timedelta, ...] = (
@@ -337,8 +503,10 @@ class FigureQuery(NamedTuple):
         """The spans of time whose counts have the figures; 0 if they are summed from the runs."""
         since = self.since - datetime.fromtimestamp(0, self.since.tzinfo)
         for span in reversed(SPANS):
-            if not (self.owner or since % (span * HOUR) or self.step % (span * HOUR)):
-                return span
+            if not (self.owner or since % (span * FINEST) or self.step % (span * FINEST)):
+                # A day's reserve, because the database's clock may differ from this one.
+                is_kept = span > 1 or self.before > datetime.now(UTC) - KEPT / 2
+                return span if is_kept else 0
         return 0
 
     @property
@@ -366,27 +534,70 @@ def figures_of(runs: Iterable[CountedRun], wanted: FigureQuery) -> RunFigures:
     for run in runs:
         part = int((run.started_at / 1e6 - since_s) // step_s)
         # Of all tenants and at one time, so that they are added up.
-        add_run(by_part[max(part, -1)], run, place=(1, "", 0))
-    parts, totals = Tallies(), Tallies()
+        add_run(by_part[max(part, -1)], run, place=("", 0))
+    parts, totals, tops = Tallies(), Tallies(), list[tuple[str, str, int, str]]()
     for part, tallies in by_part.items():
         for key, tally in tallies.items():
             if part >= 0 and key.kind == "run":
                 parts[key._replace(start=part, agent_id="", mark="")].add(tally)
             totals[key._replace(start=min(part, 0))].add(tally)
-    return RunFigures(
-        parts=tuple(figure((*key[2:], *tally.columns[:5])) for key, tally in _sorted(parts)),
-        totals=tuple(figure((*key[2:], *tally.columns)) for key, tally in _sorted(totals)),
+            if part >= 0 and tally.top:
+                tops.append((key.kind, key.name, tally.top, tally.example))
+    made = RunFigures(
+        parts=tuple(figure((*_place(key), *tally.numbers)) for key, tally in _sorted(parts)),
+        totals=tuple(
+            figure((*_place(key), *tally.numbers, *tally.took)) for key, tally in _sorted(totals)
+        ),
     )
+    return with_examples(made, tops)
+
+
+def _place(key: CountKey) -> tuple[int | str, ...]:
+    """Return what precedes the numbers of a figure."""
+    return (key.start, key.kind, *key[4:])
 
 
 def _sorted(tallies: Tallies) -> list[tuple[CountKey, Tally]]:
-    return sorted(tallies.items(), key=itemgetter(0))
+    return sorted(tallies.items(), key=lambda one: _place(one[0]))
+
+
+def with_examples(figures: RunFigures, tops: Iterable[tuple[str, str, int, str]]) -> RunFigures:
+    """Add the examples of a period.
+
+    Args:
+        figures: The numbers.
+        tops: The kind, name, rank and example of each tally that has one.
+    """
+    slowest, limited, limits = list[SlowCall](), list[LimitedRun](), dict[str, ModelLimits]()
+    for kind, name, top, example in sorted(tops, key=itemgetter(2, 3), reverse=True):
+        if kind == "tool":
+            run_id, call_id = _pair.decode(example)
+            slowest.append(SlowCall(tool=name, took_ms=top, run_id=run_id, call_id=call_id))
+        elif (at := from_micros(top)) is None:
+            continue
+        elif kind == "limit":
+            (run_id,) = _single.decode(example)
+            limited.append(LimitedRun(model=name, at=at, run_id=run_id))
+        else:
+            known = ModelLimits(model=name, at=at, windows=_windows.decode(example))
+            limits.setdefault(name, known)
+    return replace(
+        figures,
+        slowest=tuple(slowest),
+        limited=tuple(limited),
+        limits=tuple(limits[name] for name in sorted(limits)),
+    )
+
+
+_pair = msgspec.json.Decoder(tuple[str, str])
+_single = msgspec.json.Decoder(tuple[str])
+_windows = msgspec.json.Decoder(tuple[RateLimitWindow, ...])
 
 
 def figure(row: Sequence[Any]) -> RunFigure:
     """Make a figure from a row: part, kind, agent, name, mark, currency, and the numbers."""
-    part, kind, agent_id, name, mark, currency, count, failed, *rest = row
-    applied, unknown, amount, *took = rest
+    part, kind, agent_id, name, mark, currency, *numbers = row
+    *counts, amount = numbers[: len(NUMBERS)]
     return RunFigure(
         part=int(part),
         kind=kind,
@@ -394,10 +605,7 @@ def figure(row: Sequence[Any]) -> RunFigure:
         name=name,
         mark=mark,
         currency=currency,
-        count=int(count),
-        failed=int(failed),
-        applied=int(applied),
-        unknown=int(unknown),
+        **dict(zip(NUMBERS, map(int, counts), strict=False)),
         amount=float(amount),
-        took=tuple(map(int, took)) if any(took) else (),
+        took=tuple(map(int, took)) if any(took := numbers[len(NUMBERS) :]) else (),
     )

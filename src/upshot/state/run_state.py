@@ -256,6 +256,7 @@ class RunState(msgspec.Struct, eq=False):
         waits: Questions without an answer and results that were not delivered, by id.
         waiting: Those of them that were asked in this attempt and session, by id.
         answers: The answers to ``asked``, by call id.
+        approved_in: The tool of each approval that was answered, and how many seconds that took.
         answered: Ids of questions that were answered since a session ended.
         declared: The tools' declarations in each session, by tool version.
         taint: The first untrusted content that reached the run, None for none.
@@ -333,6 +334,7 @@ class RunState(msgspec.Struct, eq=False):
     waits: dict[str, PendingQuestion | PendingExternal] = {}
     waiting: dict[str, PendingQuestion | PendingExternal] = {}
     answers: dict[str, CallAnswer] = {}
+    approved_in: list[tuple[str, float]] = []
     answered: frozenset[str] = frozenset()
     declared: dict[str, ToolDeclaration] = {}
     taint: TaintOrigin | None = None
@@ -614,6 +616,9 @@ class RunState(msgspec.Struct, eq=False):
     def _approval_answered(self, event: ApprovalAnswered) -> None:
         asked, answer = self.asked.get(event.call_id), event.answer
         if asked is not None and asked.digest == event.digest and not isinstance(answer, Answer):
+            if event.time and asked.asked_at and event.call_id not in self.answers:
+                waited = max(0.0, (event.time - asked.asked_at).total_seconds())
+                self.approved_in.append((asked.tool_name, waited))
             self.answers[event.call_id] = answer
 
     def _question_asked(self, event: QuestionAsked) -> None:

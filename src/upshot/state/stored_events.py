@@ -751,7 +751,9 @@ def _list_fields(state: RunState, event: RunSettled) -> Derived:
         "tools": tools_in(state.records, asks) if state.records or asks else (),
         "took_s": 0.0 if time is None else state.time.worked_until(time),
         "due_at": _first_deadline(event),
-        "calls": calls_in(state.responses, state.records, state.agent.model),
+        "calls": calls_in(
+            state.responses, state.records, state.agent.model, waits=state.approved_in, at=time
+        ),
     }
 
 

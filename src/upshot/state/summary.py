@@ -11,7 +11,7 @@ from datetime import datetime
 from types import MappingProxyType
 from typing import Any, NamedTuple, cast
 
-from upshot.contract.base.enums import Effect, Status
+from upshot.contract.base.enums import Effect, ErrorCode, Status
 from upshot.contract.base.json_values import clean_text, to_json, without_nul
 from upshot.contract.base.secrets import hide_marks
 from upshot.contract.base.structs import JsonObject
@@ -29,8 +29,8 @@ from upshot.contract.model_calls import ModelResponse, Request
 from upshot.contract.pending import Pending, PendingApproval
 from upshot.contract.protocols import RunSummary
 from upshot.contract.result import AgentResult
-from upshot.contract.tool_calls import ToolFailure, ToolRecord, ToolTimeout
-from upshot.contract.usage import Cost, Usage
+from upshot.contract.tool_calls import ToolDenied, ToolFailure, ToolRecord, ToolTimeout
+from upshot.contract.usage import Cost, RateLimitWindow, Usage
 from upshot.state.child_runs import CHAIN_OPTION, TURN_OPTION, bare_id, origins_of
 
 RUNNING: str = RunSummary().status
@@ -185,59 +185,130 @@ def tools_in(records: Iterable[ToolRecord], asks: Mapping[str, Pending]) -> tupl
     return tuple(dict.fromkeys((*called, *asked)))[:_MOST_TOOLS]
 
 
-_FAILURES = (ToolFailure, ToolTimeout)
-
-
 class _Calls:
-    """The calls of one model or tool so far."""
+    """The calls of one model or tool so far; its attributes are those of ``CallCount``."""
 
-    __slots__ = ("calls", "failed", "took")
+    __slots__ = (
+        "calls",
+        "denied",
+        "failed",
+        "limited",
+        "repeated",
+        "slowest",
+        "slowest_ms",
+        "timed_out",
+        "took",
+        "unknown",
+        "waits",
+        "windows",
+    )
 
     def __init__(self) -> None:
         self.calls: int = 0
         self.failed: int = 0
+        self.timed_out: int = 0
+        self.unknown: int = 0
+        self.denied: int = 0
+        self.repeated: int = 0
+        self.limited: int = 0
         self.took: list[int] = [0] * BUCKETS
+        self.slowest_ms: int = 0
+        self.slowest: str = ""
+        self.waits: list[int] = []
+        self.windows: tuple[RateLimitWindow, ...] = ()
 
-    def count(self, took_ms: int | None, *, failed: bool) -> None:
+    def count_reply(self, response: ModelResponse) -> None:
         self.calls += 1
-        self.failed += failed
-        if took_ms is not None:
-            self.took[bucket_of(took_ms / 1000)] += 1
+        if response.duration_ms:
+            self.took[bucket_of(response.duration_ms / 1000)] += 1
+        if (error := response.error) is not None:
+            self.failed += 1
+            self.limited += error.code == ErrorCode.RATE_LIMIT
+        if response.rate_limit is not None and response.rate_limit.windows:
+            self.windows = response.rate_limit.windows
 
-    def shown(self, type: str, name: str) -> CallCount:
-        took = self.took
-        while took and not took[-1]:
-            took.pop()
+    def count_call(self, record: ToolRecord) -> None:
+        outcome = record.outcome
+        if outcome.repeats is not None:
+            self.repeated += 1
+        if record.effect is Effect.UNKNOWN:
+            self.unknown += 1
+        if record.started_at is None:
+            self.denied += isinstance(outcome, ToolDenied)
+            return
+        self.calls += 1
+        self.took[bucket_of(record.run_ms / 1000)] += 1
+        if record.run_ms > self.slowest_ms:
+            self.slowest_ms, self.slowest = record.run_ms, record.call_id
+        if isinstance(outcome, ToolFailure | ToolTimeout):
+            self.failed += 1
+            self.timed_out += isinstance(outcome, ToolTimeout)
+
+    def count_wait(self, seconds: float) -> None:
+        self.waits = self.waits or [0] * BUCKETS
+        self.waits[bucket_of(seconds)] += 1
+
+    def shown(self, type: str, name: str, at: datetime | None) -> CallCount:
         return CallCount(
-            type=type, name=name, calls=self.calls, failed=self.failed, took=tuple(took)
+            type=type,
+            name=name,
+            calls=self.calls,
+            failed=self.failed,
+            timed_out=self.timed_out,
+            unknown=self.unknown,
+            denied=self.denied,
+            repeated=self.repeated,
+            limited=self.limited,
+            took=_without_end(self.took),
+            slowest_ms=self.slowest_ms,
+            slowest=self.slowest,
+            waits=_without_end(self.waits),
+            windows=self.windows,
+            at=at if self.windows or self.limited else None,
         )
 
 
+def _without_end(took: list[int]) -> tuple[int, ...]:
+    """Return counts by bucket without the empty buckets at the end."""
+    while took and not took[-1]:
+        took.pop()
+    return tuple(took)
+
+
 def calls_in(
-    responses: Sequence[ModelResponse], records: Iterable[ToolRecord], model: str
+    responses: Sequence[ModelResponse],
+    records: Iterable[ToolRecord],
+    model: str,
+    *,
+    waits: Iterable[tuple[str, float]] = (),
+    at: datetime | None = None,
 ) -> tuple[CallCount, ...]:
     """Count the calls of the first models and tools of a run.
 
     Args:
         responses: The replies of its models.
-        records: Its tool calls; those that did not start are not counted.
+        records: Its tool calls. Those that neither started nor were denied are not counted.
         model: The name of a model that does not say its own.
+        waits: The tool of each approval that was answered, and how many seconds that took.
+        at: When the session ended.
     """
     models: dict[str, _Calls] = {}
     for response in responses:
         known = response.provider_data
         name = f"{known.get('provider') or ''}:{known.get('model') or ''}"
         if (calls := _calls_of(models, name)) is not None:
-            calls.count(response.duration_ms or None, failed=response.error is not None)
+            calls.count_reply(response)
     tools: dict[str, _Calls] = {}
     for record in records:
-        if record.started_at is None or (calls := _calls_of(tools, record.tool_name)) is None:
-            continue
-        calls.count(record.run_ms, failed=type(record.outcome) in _FAILURES)
+        if (calls := _calls_of(tools, record.tool_name)) is not None:
+            calls.count_call(record)
+    for name, seconds in waits:
+        if (calls := _calls_of(tools, name)) is not None:
+            calls.count_wait(seconds)
     # Names are cleaned once each, and not for each call.
     return (
-        *(calls.shown("model", _model_name(name, model)) for name, calls in models.items()),
-        *(calls.shown("tool", _tool_name(name)) for name, calls in tools.items()),
+        *(calls.shown("model", _model_name(name, model), at) for name, calls in models.items()),
+        *(calls.shown("tool", _tool_name(name), None) for name, calls in tools.items()),
     )
 
 

@@ -43,10 +43,10 @@ async def test_a_server_tells_its_tables_and_its_standby(
 
 async def test_a_file_that_may_not_be_written_is_told(tmp_path: Path) -> None:
     from upshot.journal import SqliteJournal
-    from upshot.journal.event_codec import FORMAT
+    from upshot.journal.sqlite.tables import VERSION
 
     await (await SqliteJournal.open(tmp_path / "runs.db")).aclose()
     journal = await SqliteJournal.open(tmp_path / "runs.db", read_only=True)
     found = await journal.health()
-    assert (found.is_writable, found.standby, found.schema) == (False, "", FORMAT)
+    assert (found.is_writable, found.standby, found.schema) == (False, "", VERSION)
     await journal.aclose()

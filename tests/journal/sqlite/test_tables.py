@@ -9,7 +9,7 @@ import pytest
 from upshot import Agent, Request, ScriptedModel, run_sync
 from upshot.errors import JournalError
 from upshot.journal.event_codec import FORMAT
-from upshot.journal.sqlite.tables import begin_writing, open_database
+from upshot.journal.sqlite.tables import USER_VERSION, begin_writing, open_database
 
 OPENERS = 4
 
@@ -27,7 +27,7 @@ def test_a_file_that_others_make_a_journal_meanwhile_is_one(tmp_path: Path):
             barrier = threading.Barrier(OPENERS, timeout=60)
             path = tmp_path / f"{number}.db"
             opened = [pool.submit(open_at_once, path, barrier) for _ in range(OPENERS)]
-            assert [one.result() for one in opened] == [FORMAT] * OPENERS
+            assert [one.result() for one in opened] == [USER_VERSION] * OPENERS
 
 
 def test_what_a_barrier_waits_for_is_forced_to_the_disk(tmp_path: Path):

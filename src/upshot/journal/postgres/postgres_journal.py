@@ -45,9 +45,10 @@ from upshot.journal.postgres.server import (
     numbers,
     reason_of,
 )
-from upshot.journal.postgres.tables import is_read_only, prepare, too_new
+from upshot.journal.postgres.tables import STEPS, is_read_only, prepare
 from upshot.journal.shared import JournalAway
 from upshot.journal.sql.connection import SEQ_BITS, SEQ_MASK, Connection
+from upshot.journal.sql.health import too_new
 from upshot.journal.sql.own_lease import OwnLease
 from upshot.journal.sql.queries import Reader
 from upshot.journal.sql.sql_journal import SqlJournal
@@ -135,7 +136,7 @@ class PostgresJournal(SqlJournal):
 
         The version of the tables is checked whenever the lease is renewed.
         """
-        broken, newer = self._writer.broken, too_new(self.path, self.lease.tables)
+        broken, newer = self._writer.broken, too_new(self.path, self.lease.tables, len(STEPS))
         if isinstance(broken, JournalAway):
             return broken
         return JournalError(newer) if newer else None

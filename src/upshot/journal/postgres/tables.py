@@ -13,6 +13,7 @@ from upshot.journal.postgres.server import ServerConnection, reason_of
 from upshot.journal.run_list import LEAST_TOOK_S
 from upshot.journal.sql.connection import IS_NEW, NEVER, SEQ_BITS
 from upshot.journal.sql.count_rows import TABLE, count_again
+from upshot.journal.sql.health import too_new
 
 # Any number that no other program is likely to lock.
 _LOCK = 0x7570_7368_6F74
@@ -205,14 +206,18 @@ STEPS: tuple[tuple[str, ...], ...] = (
         )""",
     ),
     (
+        "ALTER TABLE upshot.runs ADD COLUMN calls text NOT NULL DEFAULT ''",
+        "CREATE TABLE upshot.run_counts (span bigint)",
+    ),
+    (
         # No run may end between the count of all runs and the commit.
         "LOCK TABLE upshot.runs IN SHARE ROW EXCLUSIVE MODE",
-        "ALTER TABLE upshot.runs ADD COLUMN calls text NOT NULL DEFAULT ''",
+        "DROP TABLE upshot.run_counts",
         "CREATE TABLE upshot." + TABLE.format(text='text COLLATE "C"'),
     ),
 )
 # The oldest tables that this version can use: code that does not count runs must not end any.
-_OLDEST = 2
+_OLDEST = 3
 
 
 def prepare(
@@ -256,16 +261,6 @@ def prepare(
         )
     if newer := too_new(name, version, len(steps)):
         raise JournalError(newer)
-
-
-def too_new(name: str, version: int, known: int = len(STEPS)) -> str:
-    """Return why this code cannot use tables of a version, "" if it can."""
-    if version <= known:
-        return ""
-    return (
-        f"the tables of the journal {name} are of version {version}, and this upshot knows "
-        f"version {known}: use a newer upshot"
-    )
 
 
 def is_read_only(connection: ServerConnection) -> bool:

@@ -8,7 +8,6 @@ that two writers cannot deadlock where there are more of them than slots.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import datetime
 from operator import itemgetter
 from typing import Any
 
@@ -18,7 +17,8 @@ from upshot.journal.effects import BEGUN
 from upshot.journal.event_codec import Entry, to_micros
 from upshot.journal.lease_holder import read_holder
 from upshot.journal.run_counts import (
-    HOUR,
+    FINEST,
+    NUMBERS,
     CountedRun,
     FigureQuery,
     OpenWork,
@@ -30,6 +30,9 @@ from upshot.journal.run_counts import (
     figure,
     figures_of,
     in_all_spans,
+    oldest_start,
+    units_to,
+    with_examples,
 )
 from upshot.journal.run_list import money_of
 from upshot.journal.shared import QUEUED, InboxQuery
@@ -39,53 +42,66 @@ from upshot.journal.sql.inbox import count_waits
 from upshot.state.summary import RUNNING, SummaryChange
 
 _TOOK = tuple(f"took_{bucket}" for bucket in range(BUCKETS))
-_KEY = "span, tenant, start, kind, agent_id, name, mark, currency, slot"
-_HEADS = ("count", "failed", "applied", "unknown", "amount")
-_NAMES = (*_HEADS, *_TOOK)
+_KEY = "span, tenant, kind, start, agent_id, name, mark, currency, slot"
+_SUMMED = (*NUMBERS, *_TOOK)
 TABLE: str = f"""run_counts (
     span BIGINT NOT NULL,
     tenant {{text}} NOT NULL,
-    start BIGINT NOT NULL,
     kind {{text}} NOT NULL,
+    start BIGINT NOT NULL,
     agent_id {{text}} NOT NULL,
     name {{text}} NOT NULL,
     mark {{text}} NOT NULL,
     currency {{text}} NOT NULL,
     slot BIGINT NOT NULL,
-    count INTEGER NOT NULL,
-    failed INTEGER NOT NULL,
-    applied INTEGER NOT NULL,
-    unknown INTEGER NOT NULL,
+    {", ".join(f"{name} INTEGER NOT NULL" for name in NUMBERS if name != "amount")},
     amount DOUBLE PRECISION NOT NULL,
     {", ".join(f"{name} INTEGER NOT NULL" for name in _TOOK)},
+    top BIGINT NOT NULL,
+    example {{text}} NOT NULL,
     PRIMARY KEY ({_KEY})
 )"""
 """The table, after CREATE TABLE, with a place for the type of texts."""
-TEXTS = ("tenant", "kind", "agent_id", "name", "mark", "currency")
+TEXTS = ("tenant", "kind", "agent_id", "name", "mark", "currency", "example")
 """The columns with texts."""
-COLUMNS: tuple[str, ...] = (*_KEY.split(", "), *_NAMES)
+COLUMNS: tuple[str, ...] = (*_KEY.split(", "), *_SUMMED, "top", "example")
 """The columns of the table, in their order."""
-_ADDED = ", ".join(f"{name} = run_counts.{name} + excluded.{name}" for name in _NAMES)
-ADDED: str = f"ON CONFLICT ({_KEY}) DO UPDATE SET {_ADDED}"
+_ADDED = ", ".join(f"{name} = run_counts.{name} + excluded.{name}" for name in _SUMMED)
+_SHOWN = ", ".join(
+    f"{name} = CASE WHEN excluded.top > run_counts.top THEN excluded.{name} "
+    f"ELSE run_counts.{name} END"
+    for name in ("top", "example")
+)
+ADDED: str = f"ON CONFLICT ({_KEY}) DO UPDATE SET {_ADDED}, {_SHOWN}"
 """What an insert does with a count that has a row."""
-_COLUMNS = """CAST(started_at AS BIGINT), CAST(agent_id AS TEXT), CAST(tenant AS TEXT),
-    CAST(status AS TEXT), CAST(error_code AS TEXT), CAST(currency AS TEXT), cost, effect, took,
-    is_inside, CAST(calls AS TEXT)"""
+_COLUMNS = """CAST(run_id AS TEXT), CAST(started_at AS BIGINT), CAST(agent_id AS TEXT),
+    CAST(tenant AS TEXT), CAST(status AS TEXT), CAST(error_code AS TEXT), CAST(currency AS TEXT),
+    cost, effect, took, is_inside, CAST(calls AS TEXT)"""
 _ONE = f"SELECT {_COLUMNS} FROM runs WHERE run_no = ?"
 _ALL = f"SELECT run_no, {_COLUMNS} FROM runs WHERE run_no > ? ORDER BY run_no LIMIT ?"
+# Where the numbers of a figure end in a row: part, kind, agent, name, mark, currency, numbers.
+_NUMBERS_END = 6 + len(NUMBERS)
 _PAGE = 10_000
+# Each run whose number is divisible by this removes old counts when it ends.
+_PRUNES = 500
+_PRUNE = "DELETE FROM run_counts WHERE span = 1 AND start < ?"
 _STARTED = f"SELECT {_COLUMNS} FROM runs WHERE started_at >= ? AND started_at < ?"
-_SUMS = ", ".join(f"sum({name})" for name in _HEADS)
+_SUMS = ", ".join(f"sum({name})" for name in NUMBERS)
 # As one text: a driver takes its time for each value.
 _ALL_TOOK = " || ',' || ".join(f"CAST(sum({name}) AS TEXT)" for name in _TOOK)
-_PARTS = f"""SELECT (start - ?) / ? AS part, CAST(kind AS TEXT), '', CAST(name AS TEXT), '',
-    CAST(currency AS TEXT), {_SUMS} FROM run_counts
-    WHERE span = ? AND tenant = ? AND start >= ? AND start < ? AND kind = 'run'
-    GROUP BY part, kind, name, currency HAVING sum(count) <> 0"""
+_WITHIN = "span = ? AND tenant = ? AND kind IN ({kinds}) AND start >= ? AND start < ?"
+_PARTS = f"""SELECT (start - ?) / ? AS part, 'run', '', CAST(name AS TEXT), '',
+    CAST(currency AS TEXT), {_SUMS} FROM run_counts WHERE {_WITHIN.format(kinds="'run'")}
+    GROUP BY part, name, currency HAVING sum(count) <> 0"""
+_KINDS = "'approval', 'limit', 'model', 'run', 'tool'"
+_COUNTED = "count", "denied", "repeated"
 _TOTALS = f"""SELECT CASE WHEN start < ? THEN -1 ELSE 0 END AS part, CAST(kind AS TEXT),
     CAST(agent_id AS TEXT), CAST(name AS TEXT), CAST(mark AS TEXT), CAST(currency AS TEXT), {_SUMS},
-    {_ALL_TOOK} FROM run_counts WHERE span = ? AND tenant = ? AND start >= ? AND start < ?
-    GROUP BY part, kind, agent_id, name, mark, currency HAVING sum(count) <> 0"""
+    {_ALL_TOOK} FROM run_counts WHERE {_WITHIN.format(kinds=_KINDS)}
+    GROUP BY part, kind, agent_id, name, mark, currency
+    HAVING {" OR ".join(f"sum({name}) <> 0" for name in _COUNTED)}"""
+_TOPS = f"""SELECT CAST(kind AS TEXT), CAST(name AS TEXT), start, top, CAST(example AS TEXT)
+    FROM run_counts WHERE {_WITHIN.format(kinds="'limit', 'model', 'tool'")} AND top > 0"""
 _UNENDED = f"""SELECT CAST(status AS TEXT), count(*) FROM runs
     WHERE status IN ('{QUEUED}', '{RUNNING}') AND (last_seq > 0 OR status = '{QUEUED}'){{theirs}}
     GROUP BY status"""
@@ -104,10 +120,11 @@ def note_changed_counts(connection: WriteConnection, run_no: int, changed: Seque
     before = None
     if first.agent_id is None or first.started_at is None:
         before = _read_run(connection, run_no)
-    after = before or CountedRun(NEVER, "", "", RUNNING)
+    after = before or CountedRun(changed[0].run_id, NEVER, "", "", RUNNING)
     for change in changes:
         after = _changed(after, change)
     note_counts(connection, before, after)
+    connection.counts.prunes |= run_no % _PRUNES == 0
 
 
 def _changed(run: CountedRun, change: SummaryChange) -> CountedRun:
@@ -164,10 +181,21 @@ def _read_run(connection: Connection, run_no: int) -> CountedRun | None:
 
 
 def _run_of(row: Sequence[Any]) -> CountedRun:
-    started_at, agent_id, tenant, status, code, currency, cost, effect, took, inside, calls = row
-    names = (agent_id, tenant, status, code, currency)
+    run_id, started_at, *names, cost, effect, took, is_inside, calls = row
+    agent_id, tenant, status, code, currency = names
     return CountedRun(
-        started_at, *names, float(cost), int(effect), float(took), bool(inside), calls or ""
+        run_id,
+        started_at,
+        agent_id,
+        tenant,
+        status,
+        code,
+        currency,
+        float(cost),
+        int(effect),
+        float(took),
+        bool(is_inside),
+        calls or "",
     )
 
 
@@ -176,6 +204,8 @@ def write_counts(connection: WriteConnection) -> None:
     counts, connection.counts = connection.counts, Tallies()
     if not counts:
         return
+    if counts.prunes:
+        connection.execute(_PRUNE, (oldest_start(),))
     noted = sorted(in_all_spans(counts).items(), key=itemgetter(0))
     if noted:
         connection.add_counts([(*key, 0, *tally.columns) for key, tally in noted])
@@ -198,23 +228,33 @@ def read_figures(connection: Connection, wanted: FigureQuery) -> RunFigures:
     span = wanted.span
     if not span:
         return figures_of(_read_started(connection, wanted), wanted)
-    since, until, before = map(_hours_to, (wanted.since, wanted.until, wanted.before))
+    since, until, before = map(units_to, (wanted.since, wanted.until, wanted.before))
     place = (span, wanted.tenant)
-    parts = connection.execute(_PARTS, (since, wanted.step // HOUR, *place, since, until))
-    totals = connection.execute(_TOTALS, (since, *place, before, until))
-    return RunFigures(parts=_to_figures(parts.fetchall()), totals=_to_figures(totals.fetchall()))
+    parts = connection.execute(_PARTS, (since, wanted.step // FINEST, *place, since, until))
+    found = RunFigures(
+        parts=_to_figures(parts.fetchall()),
+        totals=_to_figures(connection.execute(_TOTALS, (since, *place, before, until)).fetchall()),
+    )
+    return with_examples(found, _read_tops(connection, wanted))
 
 
-def _hours_to(moment: datetime) -> int:
-    """Return the hours from 1970 to *moment*."""
-    return int(moment.timestamp()) // 3600
+def _read_tops(connection: Connection, wanted: FigureQuery) -> Iterator[tuple[str, str, int, str]]:
+    """Yield the example of each model, tool and limit in each part of a period."""
+    since, step = units_to(wanted.since), wanted.step // FINEST
+    tops: dict[tuple[str, str, int], tuple[int, str]] = {}
+    values = (wanted.span, wanted.tenant, since, units_to(wanted.until))
+    for kind, name, start, top, example in connection.execute(_TOPS, values).fetchall():
+        place = (kind, name, (start - since) // step)
+        tops[place] = max(tops.get(place, (0, "")), (top, example))
+    for (kind, name, _), (top, example) in tops.items():
+        yield kind, name, top, example
 
 
 def _to_figures(rows: Iterable[Sequence[Any]]) -> tuple[RunFigure, ...]:
     found: list[RunFigure] = []
     for row in sorted(rows, key=lambda row: tuple(row[:6])):
-        took = row[11].split(",") if len(row) > 11 else ()
-        found.append(figure((*row[:11], *map(int, took))))
+        took = row[_NUMBERS_END].split(",") if len(row) > _NUMBERS_END else ()
+        found.append(figure((*row[:_NUMBERS_END], *map(int, took))))
     return tuple(found)
 
 

@@ -86,3 +86,19 @@ def read_facts(connection: Connection, statement: str) -> Facts:
         due=due,
         oldest_due_s=round(oldest / 1e6, 3),
     )
+
+
+def too_new(name: str, version: int, known: int) -> str:
+    """Return why code cannot use the tables of a journal, "" if it can.
+
+    Args:
+        name: The journal.
+        version: The version of its tables.
+        known: The newest version that the code knows.
+    """
+    if version <= known:
+        return ""
+    return (
+        f"the tables of the journal {name} are of version {version}, and this upshot knows "
+        f"version {known}: use a newer upshot"
+    )

@@ -18,7 +18,7 @@ from typing import ClassVar, NamedTuple, TypeVar
 
 from upshot.contract.effects import to_digest
 from upshot.errors import JournalError, UpshotError
-from upshot.journal.event_codec import FORMAT, Entry, gap_error
+from upshot.journal.event_codec import Entry, gap_error
 from upshot.journal.pieces import Keep, PieceRow, run_of_topic
 from upshot.journal.sql.connection import SEQ_BITS, SEQ_MASK, Connection
 from upshot.journal.sql.own_lease import OwnLease
@@ -34,6 +34,7 @@ from upshot.journal.sql.writer import (
     misplaced,
 )
 from upshot.journal.sqlite.tables import (
+    APPLICATION_ID,
     BUSY_S,
     FILE_ERRORS,
     Database,
@@ -63,8 +64,8 @@ class SqliteJournal(SqlJournal):
     """
 
     _errors: ClassVar[tuple[type[Exception], ...]] = FILE_ERRORS
-    _facts: ClassVar[str] = "SELECT user_version, '' FROM pragma_user_version"
-    _touch: ClassVar[str] = f"PRAGMA user_version = {FORMAT}"
+    _facts: ClassVar[str] = "SELECT user_version % 1000, '' FROM pragma_user_version"
+    _touch: ClassVar[str] = f"PRAGMA application_id = {APPLICATION_ID}"
 
     @classmethod
     async def open(

@@ -26,6 +26,7 @@ from upshot.journal.run_counts import Tallies
 from upshot.journal.run_list import LEAST_TOOK_S, searched
 from upshot.journal.sql.connection import IS_NEW, NEVER, SEQ_BITS
 from upshot.journal.sql.count_rows import ADDED, COLUMNS, TABLE, count_again
+from upshot.journal.sql.health import too_new
 
 try:
     import fcntl
@@ -101,7 +102,7 @@ if hasattr(os, "register_at_fork"):
 
 # What sqlite3 raises for a damaged file: its message may quote bytes that are not text.
 FILE_ERRORS = (sqlite3.Error, UnicodeDecodeError)
-_APPLICATION_ID = int.from_bytes(b"upst")
+APPLICATION_ID: int = int.from_bytes(b"upst")
 _MAGIC = b"SQLite format 3\x00"
 BUSY_S = 30.0
 _FILE_MODE = 0o600
@@ -110,7 +111,21 @@ _TICK_NS = 2_000_000_000
 _KEEP_LEASE = """INSERT INTO leases (holder, until) VALUES (?, ?)
     ON CONFLICT (holder) DO UPDATE SET until = excluded.until"""
 
-_COUNTS = f"CREATE TABLE {TABLE.format(text='TEXT')} WITHOUT ROWID"
+VERSION: int = 3
+"""The version of the tables. Version 1 has no counts of runs, version 2 has them by the hour."""
+_FORMATS = 1000
+USER_VERSION: int = FORMAT * _FORMATS + VERSION
+"""What a file says of both; a draft of the format has the format alone."""
+_NEEDED = f"this_journal_needs_an_upshot_that_knows_tables_of_version_{VERSION}"
+_COUNTS = (
+    f"CREATE TABLE {TABLE.format(text='TEXT')} WITHOUT ROWID",
+    # A process that opened the file before the tables were renewed lacks the function. So it cannot
+    # end or remove a run without counting it: its transaction fails, and names the function.
+    f"""CREATE TRIGGER ends_are_counted BEFORE UPDATE OF took ON runs
+        BEGIN SELECT {_NEEDED}(); END""",
+    f"""CREATE TRIGGER removals_are_counted BEFORE DELETE ON runs
+        BEGIN SELECT {_NEEDED}(); END""",
+)
 _ADD_COUNTS = f"INSERT INTO run_counts VALUES ({', '.join('?' * len(COLUMNS))}) {ADDED}"
 _TABLES = (
     """CREATE TABLE runs (
@@ -161,7 +176,7 @@ _TABLES = (
     "CREATE INDEX runs_of_tenant ON runs (tenant, started_at) WHERE tenant <> ''",
     f"""CREATE INDEX runs_due ON runs (priority DESC, {IS_NEW}, due_at, run_no)
         WHERE due_at IS NOT NULL""",
-    _COUNTS,
+    *_COUNTS,
     """CREATE TABLE forks (
         origin_run_id TEXT NOT NULL,
         run_id TEXT NOT NULL,
@@ -271,8 +286,8 @@ _TABLES = (
         name TEXT PRIMARY KEY,
         body TEXT NOT NULL
     ) WITHOUT ROWID""",
-    f"PRAGMA application_id = {_APPLICATION_ID}",
-    f"PRAGMA user_version = {FORMAT}",
+    f"PRAGMA application_id = {APPLICATION_ID}",
+    f"PRAGMA user_version = {USER_VERSION}",
 )
 
 
@@ -475,6 +490,7 @@ def add_clock(connection: sqlite3.Connection) -> None:
     connection.create_function("lower", 1, _lower, deterministic=True)
     connection.create_function("lease_left_s", 2, lease_left_s)
     connection.create_function("holder_of", 2, _holder_of)
+    connection.create_function(_NEEDED, 0, lambda: None)
 
 
 def _lower(text: object) -> str:
@@ -516,8 +532,14 @@ def _connect_to_read(url: str, path: str) -> sqlite3.Connection:
     )
     add_clock(connection)
     try:
-        if _is_fresh(connection, path):
+        version = _tables_version(connection, path)
+        if version is None:
             raise Misuse(f"{path} is not a journal: it has no tables")
+        if version < VERSION:
+            raise JournalError(
+                f"the tables of the journal {path} are of version {version}, and this upshot needs "
+                f"version {VERSION}: open it once where it is writable, which upgrades it"
+            )
     except BaseException:
         connection.close()
         raise
@@ -582,33 +604,36 @@ def _open_counts(path: str, *, create: bool) -> Database:
 def _prepare(connection: Database, path: str, *, create: bool) -> None:
     # In one transaction: between two reads another process may create its tables.
     connection.execute("BEGIN")
-    fresh = _is_fresh(connection, path)
-    is_current = fresh or _has_counts(connection)
+    version = _tables_version(connection, path)
     connection.execute("COMMIT")
-    if fresh and not create:
+    if version is None and not create:
         raise Misuse(f"{path} is not a journal: it has no tables")
     _use_wal(connection, path)
     connection.execute("PRAGMA synchronous = FULL")
     # Removed data is overwritten in the file, so salvage cannot find it again.
     connection.execute("PRAGMA secure_delete = ON")
-    if is_current and not fresh:
+    if version == VERSION:
         return
     begin_writing(connection, path)
     # Another process may have been faster.
-    if _is_fresh(connection, path):
+    version = _tables_version(connection, path)
+    if version is None:
         for statement in _TABLES:
             connection.execute(statement)
-    elif not _has_counts(connection):
-        connection.execute("ALTER TABLE runs ADD COLUMN calls TEXT NOT NULL DEFAULT ''")
-        connection.execute(_COUNTS)
-        count_again(connection)
+    elif version < VERSION:
+        _renew(connection, version)
     connection.execute("COMMIT")
 
 
-def _has_counts(connection: sqlite3.Connection) -> bool:
-    """Whether the file has the tables of this version; drafts of the format lack the counts."""
-    found = "SELECT 1 FROM sqlite_master WHERE name = 'run_counts'"
-    return connection.execute(found).fetchone() is not None
+def _renew(connection: Database, version: int) -> None:
+    """Upgrade the tables of an older version, within a transaction that writes."""
+    if version == 1:
+        connection.execute("ALTER TABLE runs ADD COLUMN calls TEXT NOT NULL DEFAULT ''")
+    connection.execute("DROP TABLE IF EXISTS run_counts")
+    for statement in _COUNTS:
+        connection.execute(statement)
+    count_again(connection)
+    connection.execute(f"PRAGMA user_version = {USER_VERSION}")
 
 
 def begin_writing(connection: sqlite3.Connection, path: str) -> None:
@@ -632,20 +657,32 @@ def begin_writing(connection: sqlite3.Connection, path: str) -> None:
         ) from error
 
 
-def _is_fresh(connection: sqlite3.Connection, path: str) -> bool:
+def _tables_version(connection: sqlite3.Connection, path: str) -> int | None:
+    """Return the version of the tables; None if there are none.
+
+    Raises:
+        JournalError: This code cannot use them.
+        Misuse: They are of another program.
+    """
     owner = _pragma(connection, "application_id")
-    version = _pragma(connection, "user_version")
-    if owner == _APPLICATION_ID:
-        if version != FORMAT:
-            raise JournalError(
-                f"the journal {path} is of format {version}, and this version of upshot reads "
-                f"format {FORMAT}: use the version that wrote it, or another file"
-            )
-        return False
-    (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
-    if owner or version or tables:
-        raise Misuse(f"{path} is not a journal: it is a database of another program")
-    return True
+    said = _pragma(connection, "user_version")
+    if owner != APPLICATION_ID:
+        (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+        if owner or said or tables:
+            raise Misuse(f"{path} is not a journal: it is a database of another program")
+        return None
+    format, version = divmod(said, _FORMATS) if said >= _FORMATS else (said, 0)
+    if format != FORMAT:
+        raise JournalError(
+            f"the journal {path} is of format {format}, and this version of upshot reads "
+            f"format {FORMAT}: use the version that wrote it, or another file"
+        )
+    if newer := too_new(path, version, VERSION):
+        raise JournalError(newer)
+    if not version:
+        found = "SELECT 1 FROM sqlite_master WHERE name = 'run_counts'"
+        version = 1 if connection.execute(found).fetchone() is None else 2
+    return version
 
 
 def _use_wal(connection: sqlite3.Connection, path: str) -> None:
