@@ -15,7 +15,7 @@ from typing import Any
 
 from tests.postgres import NAMED, find_postgres, started_server
 from upshot.journal import PostgresJournal, SqliteJournal
-from upshot.journal.run_counts import HOUR, FigureQuery
+from upshot.journal.run_counts import FINEST, HOUR, FigureQuery
 from upshot.journal.sql.connection import WriteConnection
 from upshot.journal.sql.count_rows import COLUMNS, count_again
 from upshot.journal.sql.sql_journal import SqlJournal
@@ -121,10 +121,11 @@ async def _measure(name: str, open_journal: Callable[[], Awaitable[SqlJournal]])
 def _queries(journal: SqlJournal) -> Mapping[str, Callable[[], Awaitable[Any]]]:
     now = datetime.now(UTC).replace(minute=0, second=0, microsecond=0)
     minute = datetime.now(UTC).replace(second=0, microsecond=0)
+    minute -= timedelta(minutes=minute.minute % 5)
     today = now.replace(hour=0)
     day = FigureQuery(now - 23 * HOUR, HOUR, 24)
     week = FigureQuery(today - timedelta(days=6), 24 * HOUR, 7)
-    hour = FigureQuery(minute - timedelta(minutes=59), timedelta(minutes=5), 12)
+    hour = FigureQuery(minute - 11 * FINEST, FINEST, 12)
     tenant, owner = {"tenant": "tenant-1"}, {"owner": "user-1", "tenant": "tenant-1"}
     return {
         "an hour": partial(journal.figures, hour),

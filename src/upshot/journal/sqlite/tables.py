@@ -665,13 +665,13 @@ def _tables_version(connection: sqlite3.Connection, path: str) -> int | None:
         Misuse: They are of another program.
     """
     owner = _pragma(connection, "application_id")
-    said = _pragma(connection, "user_version")
+    number = _pragma(connection, "user_version")
     if owner != APPLICATION_ID:
         (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
-        if owner or said or tables:
+        if owner or number or tables:
             raise Misuse(f"{path} is not a journal: it is a database of another program")
         return None
-    format, version = divmod(said, _FORMATS) if said >= _FORMATS else (said, 0)
+    format, version = divmod(number, _FORMATS) if number >= _FORMATS else (number, 0)
     if format != FORMAT:
         raise JournalError(
             f"the journal {path} is of format {format}, and this version of upshot reads "
