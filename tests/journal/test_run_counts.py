@@ -575,7 +575,9 @@ def test_the_counts_are_those_of_the_logs(
 def make_older(path: Path, version: int) -> None:
     """Give a file the tables of an earlier draft, which did not say their version."""
     with closing(sqlite3.connect(path)) as connection:
-        connection.execute("DROP TABLE run_counts")
+        for table in ("run_counts", "audit", "web_sessions"):
+            connection.execute(f"DROP TABLE {table}")
+        connection.execute("DROP TRIGGER answers_are_audited")
         connection.execute("DROP TRIGGER ends_are_counted")
         connection.execute("DROP TRIGGER removals_are_counted")
         if version == 1:
@@ -600,7 +602,7 @@ async def test_a_file_with_older_tables_gets_counts_when_it_is_opened(tmp_path: 
         Written(journal, "run-3").start().end(Ended(cost="0.5"))
         found = told(await journal.figures(a_day()))
         assert found[0, "run", "desk", "completed", "USD"] == (4, 2.0)
-        assert (await journal.health()).schema == 3
+        assert (await journal.health()).schema == 4
 
 
 @pytest.mark.parametrize(
@@ -618,7 +620,7 @@ async def test_code_that_has_older_tables_open_can_end_no_run_in_a_renewed_file(
     with closing(sqlite3.connect(path)) as old:
         old.execute("SELECT count(*) FROM runs").fetchone()
         await (await SqliteJournal.open(path)).aclose()
-        needed = "no such function: this_journal_needs_an_upshot_that_knows_tables_of_version_3"
+        needed = "no such function: this_journal_needs_an_upshot_that_knows_tables_of_version_4"
         with pytest.raises(sqlite3.OperationalError, match=needed):
             old.execute(statement)
 
@@ -628,7 +630,7 @@ async def test_a_file_with_newer_tables_is_refused(tmp_path: Path):
     await (await SqliteJournal.open(path)).aclose()
     with closing(sqlite3.connect(path)) as connection:
         connection.execute(f"PRAGMA user_version = {USER_VERSION + 1}")
-    with pytest.raises(JournalError, match="of version 4, and this upshot knows version 3: use a"):
+    with pytest.raises(JournalError, match="of version 5, and this upshot knows version 4: use a"):
         await SqliteJournal.open(path)
 
 
@@ -638,13 +640,13 @@ async def test_tables_of_version_1_are_counted_when_they_are_upgraded(postgres: 
         for n in range(3):
             Written(journal, f"run-{n}").start().end(Ended(cost="0.5"))
         before = await journal.figures(a_day())
-    postgres.do("DROP TABLE run_counts", database)
+    postgres.do("DROP TABLE run_counts, audit, web_sessions", database)
     postgres.do("ALTER TABLE runs DROP COLUMN calls", database)
     postgres.do("UPDATE journal SET version = 1", database)
     async with aclosing(
         await PostgresJournal.open(postgres.url(database), upgrade=True)
     ) as journal:
-        assert len(STEPS) == 3
+        assert len(STEPS) == 4
         assert await journal.figures(a_day()) == before
 
 

@@ -18,10 +18,9 @@ from urllib.parse import urlsplit
 
 from rich.text import Text
 
-from upshot.cli.approve import user_name
 from upshot.cli.listing import plain_table
 from upshot.cli.loading import Target, choose, instance_of, load_app
-from upshot.cli.lookup import DEFAULT_JOURNAL, new_journal, read_moment
+from upshot.cli.lookup import DEFAULT_JOURNAL, new_journal, read_moment, user_name
 from upshot.cli.terminal import Terminal
 from upshot.contract.agent import Agent
 from upshot.contract.base.words import clean

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 import signal
 import sys
 import textwrap
@@ -17,7 +16,7 @@ import msgspec
 from rich.text import Text
 
 from upshot.cli.loading import Asked, Launching
-from upshot.cli.lookup import command_line, existing_journal, find_run, read_activity
+from upshot.cli.lookup import command_line, existing_journal, find_run, read_activity, user_name
 from upshot.cli.report import DIED, UNKNOWN_STYLE, effect_lines, status_words
 from upshot.cli.running import Shown, resume_agent
 from upshot.cli.terminal import EXIT_CODES, Terminal
@@ -250,15 +249,6 @@ class Given:
             for call in waiting.calls:
                 answers.setdefault(call.id, call.approve(always=always, by=by))
         return list(answers.values())
-
-
-def user_name() -> str:
-    """Return the name of the user of this process; "" if it has none."""
-    try:
-        return getpass.getuser()
-    except (OSError, KeyError):
-        # The process's user has no name.
-        return ""
 
 
 _INDENT = "   "

@@ -44,6 +44,7 @@ from upshot.cli.report import Shown
 from upshot.cli.terminal import EXIT_CODES, MISUSE, Terminal
 from upshot.contract.base.enums import EFFECTS, Status
 from upshot.errors import JournalError, Misuse
+from upshot.journal.audit import KINDS
 from upshot.journal.run_list import SORTS
 from upshot.sim.simulator import Simulator, serve_forever, until_signal
 from upshot.version import __version__
@@ -652,6 +653,30 @@ def from_inspect(**options: Any) -> int:
     from upshot.cli import lab_runs
 
     return run_command(lab_runs.read_inspect_log, **options)
+
+
+@upshot.command(short_help="List who saw, answered and did what.")
+@text("--user", "NAME", "Only acts of this user.")
+@click.option("--kind", type=click.Choice(KINDS), help="Only acts of this kind.")
+@text("--action", "ACTION", "Only this, such as approve, cancel or redact.")
+@text("--run", "RUN", "Only acts on this run.", name="wanted")
+@text("--tool", "NAME", "Only acts on calls of this tool.")
+@text("--argument", "CONDITION", "Such as 'amount>100': of the arguments of the calls.")
+@text("--since", "MOMENT", "Only acts then or later, such as 2027-01-31T08:00.")
+@text("--until", "MOMENT", "Only acts before.")
+@number("--limit", "The maximum number, 0 for all.", least=0, default=50, show_default=True)
+@flag("--lines", "Print all as lines of JSON.")
+@text("--remove-before", "MOMENT", "Remove the rows before.")
+@JOURNAL
+@JSON
+def audit(**options: Any) -> int:
+    """List who saw, answered, settled and did what, newest first.
+
+    RUN is an id, the start of one, or last.
+    """
+    from upshot.cli import audit_list
+
+    return run_command(audit_list.list_audit, **options)
 
 
 @upshot.command(short_help="Remove runs from a log.")

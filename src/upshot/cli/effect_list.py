@@ -11,9 +11,8 @@ from typing import TextIO, cast
 from rich.text import Text
 
 from upshot.cli.app_runs import app_of
-from upshot.cli.approve import user_name
 from upshot.cli.listing import plain_table
-from upshot.cli.lookup import command_line, existing_journal, find_run, read_moment
+from upshot.cli.lookup import command_line, existing_journal, find_run, read_moment, user_name
 from upshot.cli.report import UNKNOWN_STYLE
 from upshot.cli.terminal import Terminal
 from upshot.cli.timeline import fit

@@ -245,7 +245,7 @@ async def show_run(
         return await _show_events(terminal, wanted, journal)
     async with open_journal(existing_journal(journal), create=False) as log:
         holders = await log.holders()
-        activity = await read_activity(log, await find_run(log, wanted))
+        activity = await read_activity(log, await find_run(log, wanted, "see"))
         runs = await with_parents(log, await log.runs(run_id=activity.run_id))
         for child in await log.runs(parent_run_id=activity.run_id):
             activity.name_run(child.run_id, child.agent_id)
@@ -292,7 +292,7 @@ async def _write_page(
 ) -> int:
     viewer = PublicViewer() if is_public else RunViewer()
     async with open_journal(existing_journal(journal), create=False) as log:
-        run_id = await find_run(log, wanted)
+        run_id = await find_run(log, wanted, "export")
         with uncollected():
             stated = states(log.events(run_id), read=lift_secrets(), seeds=seeds_of(log))
             async for event, state in stated:
@@ -308,7 +308,7 @@ async def _write_page(
 
 async def _show_events(terminal: Terminal, wanted: str, journal: str) -> int:
     async with open_journal(existing_journal(journal), create=False) as log:
-        run_id = await find_run(log, wanted)
+        run_id = await find_run(log, wanted, "see")
         stated = states(log.events(run_id), read=lift_secrets(), seeds=seeds_of(log))
         if terminal.as_json:
             terminal.answer([event async for event, _ in stated])

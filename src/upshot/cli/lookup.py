@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import getpass
 import re
 import shlex
 import sys
@@ -21,6 +22,7 @@ from upshot.contract.protocols import Journal, RunSummary
 from upshot.entry.answers import unlogged_answers
 from upshot.entry.resume import with_settlements
 from upshot.errors import Misuse
+from upshot.journal.audit import add_act
 from upshot.journal.opening import SQLITE_MEMORY
 from upshot.journal.postgres.urls import safe_place
 from upshot.runs.resumption import answered
@@ -33,6 +35,15 @@ MEMORY = "memory:"
 # A similar id, and the last active run, are searched among this many of the newest.
 _MAX_NAMED = 1_000
 _NEVER = datetime.min.replace(tzinfo=UTC)
+
+
+def user_name() -> str:
+    """Return the name of the user of this process; "" if it has none."""
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):
+        # The process's user has no name.
+        return ""
 
 
 def new_journal(where: str) -> str:
@@ -75,8 +86,21 @@ def existing_journal(where: str) -> str:
     return str(path)
 
 
-async def find_run(journal: Journal, wanted: str) -> str:
-    """Return the id of the run that *wanted* names."""
+async def find_run(journal: Journal, wanted: str, act: str = "") -> str:
+    """Return the id of the run that *wanted* names.
+
+    Args:
+        journal: The journal.
+        wanted: An id, the start of one, or "last".
+        act: What is about to be done with the run, for the audit; "" for nothing that it notes.
+    """
+    run_id = await _find_run(journal, wanted)
+    if act:
+        await add_act(journal, act, run_id=run_id)
+    return run_id
+
+
+async def _find_run(journal: Journal, wanted: str) -> str:
     if wanted and await journal.runs(run_id=wanted):
         return wanted
     if wanted == LAST:

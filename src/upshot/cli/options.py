@@ -12,12 +12,13 @@ from typing import Any, TypeVar, cast
 import click
 
 from upshot.cli.loading import Asked
-from upshot.cli.lookup import DEFAULT_JOURNAL, check_run_id, read_inputs, standard_input
+from upshot.cli.lookup import DEFAULT_JOURNAL, check_run_id, read_inputs, standard_input, user_name
 from upshot.cli.report import Shown
 from upshot.cli.terminal import Terminal
 from upshot.contract.base.checks import nearest
 from upshot.contract.model_calls import Request
 from upshot.entry.api import run_in_own_loop
+from upshot.journal.audit import Actor, acting
 
 F = TypeVar("F", bound=Callable[..., int])
 
@@ -230,7 +231,8 @@ def run_command(
     """Carry a command out, in an event loop of its own if it is a coroutine function."""
     terminal = Terminal(as_json=as_json)
     # What an agent's file or its tools print must not mix with the answers.
-    with redirect_stdout(sys.stderr):
+    # Whoever works on runs or serves them says so again: those are acts of others.
+    with redirect_stdout(sys.stderr), acting(Actor(user=user_name(), door="cli")):
         if iscoroutinefunction(work):
             return run_in_own_loop(lambda: work(terminal, **options))
         return cast("int", work(terminal, **options))

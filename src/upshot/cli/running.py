@@ -42,6 +42,7 @@ from upshot.entry.replay_run import Replay
 from upshot.entry.run_handle import chain_from
 from upshot.entry.session_setup import has_log
 from upshot.errors import Misuse
+from upshot.journal.audit import add_act
 from upshot.journal.opening import open_journal
 from upshot.runs.live_run import LiveRun
 from upshot.runs.plan import Where
@@ -198,6 +199,7 @@ async def resume_agent(
             return print_result(
                 result, activity, terminal, journal=journal, shown=shown, summary=summary
             )
+        await add_act(log, "resume", run_id=run_id)
         launching = launching or Launching(activity, asked)
         stack.enter_context(launching.folder())
         if launching.lost_folder:
@@ -260,7 +262,8 @@ async def stop_run(terminal: Terminal, *, wanted: str, now: bool, reason: str, j
     """Stop a run, whichever process works on it; with *now* wait for its end and print that."""
     async with open_journal(existing_journal(journal), create=False) as log:
         # Stop the run that the request was handed over to.
-        run_id = (await chain_from(await find_run(log, wanted), log))[-1]
+        act = "cancel" if now else "interrupt"
+        run_id = (await chain_from(await find_run(log, wanted, act), log))[-1]
         if now:
             result = await cancel(run_id, journal=log)
             terminal.answer(result, f"{run_id} is {result.status}")
@@ -294,7 +297,7 @@ async def signal_run(
 async def fork_run(terminal: Terminal, *, wanted: str, at: int, journal: str) -> int:
     """Start a new run from a point of another one, and print its id."""
     async with open_journal(existing_journal(journal), create=False) as log:
-        run_id = await find_run(log, wanted)
+        run_id = await find_run(log, wanted, "fork")
         new_id = await fork(run_id, at=at, journal=log)
     terminal.answer({"run_id": new_id, "forked_from": run_id, "at": at}, new_id)
     if not terminal.as_json:

@@ -30,6 +30,7 @@ from upshot.errors import JournalError, Misuse
 from upshot.fleet.app import App
 from upshot.fleet.schedules import Scheduler
 from upshot.fleet.verifier import Verifier
+from upshot.journal.audit import Actor, acting
 from upshot.journal.event_codec import logger
 from upshot.journal.lease_holder import LeaseHolder, RunHeld
 from upshot.journal.shared import DueRun, JournalAway, SharedValues, needs_shared
@@ -150,7 +151,7 @@ class Worker:
 
     async def _work_with(self, journal: Journal) -> bool:
         """Work on the runs of a journal while it can be reached."""
-        with needs_shared(journal).watch(DUE) as watch:
+        with acting(Actor(door="worker")), needs_shared(journal).watch(DUE) as watch:
             listening = asyncio.create_task(self._listen(watch))
             verifying = asyncio.create_task(Verifier(self._app).work())
             submitting = asyncio.create_task(Scheduler(self._app).work())

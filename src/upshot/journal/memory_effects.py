@@ -17,6 +17,7 @@ from upshot.contract.effects import EffectEntry, EffectFilters, id_without_key
 from upshot.contract.events import REDACTED, Event, ToolSettled, ToolStarted
 from upshot.contract.tool_calls import Settlement, ToolOutcome
 from upshot.errors import JournalError, Misuse
+from upshot.journal.audit import row_of_settlement, with_effect
 from upshot.journal.effects import (
     EFFECT_STATES,
     FIRST_CHECK_S,
@@ -37,6 +38,7 @@ from upshot.journal.watching import EFFECTS, of_effect
 from upshot.state.summary import RUNNING, summary_change
 
 if TYPE_CHECKING:
+    from upshot.journal.audit import AuditRow
     from upshot.journal.memory_log import MemoryLog
     from upshot.journal.watching import Changes, Watch
 
@@ -76,6 +78,7 @@ class MemoryEffects:
         def _make_due(self, run_id: str, reason: str, delay_s: float = 0) -> None: ...
         def _root_of(self, run_id: str) -> str: ...
         def _pop_questions(self, effect_id: str) -> set[str]: ...
+        def _add_row(self, row: AuditRow) -> None: ...
 
     def refused_claim(self, run_id: str, call_id: str) -> EffectEntry | None:
         """See ``EffectLedger.refused_claim``."""
@@ -147,6 +150,7 @@ class MemoryEffects:
         ended_at = kept.entry.ended_at or settlement.at or datetime.now(UTC)
         self._change(kept, state=state, settled=settlement, ended_at=ended_at, check_at=None)
         self._changes.notify([of_effect(id), EFFECTS])
+        self._add_row(with_effect(row_of_settlement(settlement), entry))
         log = self._logs.get(entry.run_id)
         status = "" if log is None else log.summary(entry.run_id).status
         # A running session may be just about to wait.

@@ -37,6 +37,7 @@ from upshot.contract.pending import Pending
 from upshot.contract.protocols import Note, RunSummary
 from upshot.errors import JournalError
 from upshot.journal.artifact_store import MemoryArtifactStore, StoredArtifact
+from upshot.journal.audit import row_of, row_of_removal, with_count
 from upshot.journal.event_codec import (
     DURABLE,
     Damage,
@@ -48,6 +49,7 @@ from upshot.journal.event_codec import (
 from upshot.journal.export_file import ExportedRun, read_lines, write_lines
 from upshot.journal.facts import facts_of_run, forget_facts
 from upshot.journal.lease_holder import LeaseHolder
+from upshot.journal.memory_audit import MemoryAudit
 from upshot.journal.memory_effects import MemoryEffects
 from upshot.journal.memory_lists import Due, MemoryLists, started_at_s
 from upshot.journal.memory_log import MemoryLog, exported_line
@@ -105,8 +107,8 @@ _CALLS = frozenset[type]((ToolStarted, ToolSettled))
 _NOTED = frozenset[type]((RunStarted, RunResumed, RunReleased, RunSettled)) | _CALLS
 
 
-class MemoryJournal(MemoryLists, MemoryEffects, MemoryNotes):
-    """Keeps runs in memory; implements Journal and EffectLedger.
+class MemoryJournal(MemoryLists, MemoryEffects, MemoryNotes, MemoryAudit):
+    """Keeps runs in memory; implements Journal, EffectLedger and AuditLog.
 
     It keeps the event objects themselves, not their JSON, so they cost nothing; but a caller that
     changes a dict within an appended event changes the log. As in any other log, results omit
@@ -127,6 +129,7 @@ class MemoryJournal(MemoryLists, MemoryEffects, MemoryNotes):
     def __init__(self) -> None:
         MemoryEffects.__init__(self)
         MemoryNotes.__init__(self)
+        MemoryAudit.__init__(self)
         self.artifacts: MemoryArtifactStore = MemoryArtifactStore()
         self._logs: dict[str, MemoryLog] = {}
         self._committed = KeptTurns()
@@ -467,6 +470,8 @@ class MemoryJournal(MemoryLists, MemoryEffects, MemoryNotes):
             if log is None or len(log.events) != seq:
                 return None
             self._make_due(self._root_of(answer.run_id), "answered")
+        if answer.item not in kept:
+            self._add_answer(answer, self._asks.get(answer.run_id, {}).get(answer.item))
         if answer.item in (asks := self._asks.get(answer.run_id, {})):
             left = {item: one for item, one in asks.items() if item != answer.item}
             self._asks[answer.run_id] = left
@@ -654,8 +659,12 @@ class MemoryJournal(MemoryLists, MemoryEffects, MemoryNotes):
                     bare = replace(new, request=Request(""), options={}, marks={})
                     self._keys[new.key] = bare, datetime.now(UTC)
             self.artifacts.drop(one.id for one in artifacts)
+            self._blank_rows(gone)
             if effects and ended_before is not None:
                 self._drop_effects(ended_before)
+            self._add_row(
+                with_count(row_of_removal(run_ids, ended_before, conversation), len(gone))
+            )
         return RemovedRuns(
             run_ids=tuple(gone),
             artifacts=len(artifacts),
@@ -680,8 +689,11 @@ class MemoryJournal(MemoryLists, MemoryEffects, MemoryNotes):
             if log.turn_status:
                 raise open_error(conversation, run_id, log.turn_status)
         at, run_ids = datetime.now(UTC), [run.run_id for run in chosen]
+        row = with_count(row_of("redact", user=by, subject=conversation), len(run_ids))
         for run_id in run_ids:
-            self._redact(run_id, by, at)
+            self._redact(run_id, row.user, at)
+        self._blank_rows(run_ids)
+        self._add_row(row)
         self._committed.forget()
         for run_id in run_ids:
             events = self._logs[run_id].events

@@ -215,9 +215,49 @@ STEPS: tuple[tuple[str, ...], ...] = (
         "DROP TABLE upshot.run_counts",
         "CREATE TABLE upshot." + TABLE.format(text='text COLLATE "C"'),
     ),
+    (
+        # Who did what; rows are only added, and without content once their run is redacted.
+        """CREATE TABLE upshot.audit (
+            audit_no bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+            at bigint NOT NULL,
+            person text COLLATE "C" NOT NULL,
+            tenant text COLLATE "C" NOT NULL,
+            kind text COLLATE "C" NOT NULL,
+            action text COLLATE "C" NOT NULL,
+            run_id text COLLATE "C" NOT NULL,
+            run_tenant text COLLATE "C" NOT NULL,
+            subject text COLLATE "C" NOT NULL,
+            tool text COLLATE "C" NOT NULL,
+            digest text COLLATE "C" NOT NULL,
+            detail text NOT NULL,
+            door text COLLATE "C" NOT NULL,
+            session text COLLATE "C" NOT NULL,
+            address text COLLATE "C" NOT NULL,
+            arguments text,
+            once text COLLATE "C" UNIQUE
+        )""",
+        "CREATE INDEX audit_by_time ON upshot.audit (at, audit_no)",
+        """CREATE INDEX audit_of_run ON upshot.audit (run_id, at, audit_no)
+            WHERE run_id <> ''""",
+        "CREATE INDEX audit_of_tool ON upshot.audit (tool, at, audit_no) WHERE tool <> ''",
+        # Users who are signed in with a browser, by a digest of what the browser has.
+        """CREATE TABLE upshot.web_sessions (
+            key text COLLATE "C" PRIMARY KEY,
+            id text COLLATE "C" NOT NULL UNIQUE,
+            person text COLLATE "C" NOT NULL,
+            tenant text COLLATE "C" NOT NULL,
+            subject text COLLATE "C" NOT NULL,
+            provider_session text COLLATE "C" NOT NULL,
+            seen_at bigint NOT NULL,
+            until bigint NOT NULL,
+            body text NOT NULL
+        )""",
+    ),
 )
-# The oldest tables that this version can use: code that does not count runs must not end any.
-_OLDEST = 3
+# The oldest tables that this version can use: code that writes no audit must not take an answer.
+_OLDEST = 4
+# The first tables that count runs as this code does.
+_COUNTED = 3
 
 
 def prepare(
@@ -300,7 +340,7 @@ def _make(connection: ServerConnection, name: str, steps: tuple[tuple[str, ...],
         for step in steps[version or 0 :]:
             for statement in step:
                 connection.do(statement)
-        if (version or 0) < _OLDEST:
+        if (version or 0) < _COUNTED:
             count_again(connection)
         version = max(version or 0, len(steps))
         connection.do(b"UPDATE upshot.journal SET version = %s", [version])

@@ -12,6 +12,7 @@ from collections.abc import Collection, Sequence
 
 from upshot.contract.base.enums import Status
 from upshot.contract.codec import decode, encode
+from upshot.journal.audit import AuditRow
 from upshot.journal.event_codec import from_micros
 from upshot.journal.lease_holder import NOBODY, read_holder
 from upshot.journal.run_list import RunQuery
@@ -25,6 +26,7 @@ from upshot.journal.shared import (
     duplicate_id_error,
     is_past_key,
 )
+from upshot.journal.sql.audit_rows import add_answer
 from upshot.journal.sql.connection import (
     HOLDER,
     IS_NEW,
@@ -182,9 +184,12 @@ _HOLDER_OF = f"SELECT {HOLDER} FROM runs WHERE run_id = ?"
 
 
 def place_answer(
-    connection: WriteConnection, answer: PlacedAnswer, seq: int
+    connection: WriteConnection, answer: PlacedAnswer, seq: int, row: AuditRow | None
 ) -> PlacedAnswer | None:
-    """Store a request within a transaction; see ``SharedJournal.place_answer``."""
+    """Store a request within a transaction, with its row of the audit.
+
+    See ``SharedJournal.place_answer``.
+    """
     connection.lock_run(answer.run_id)
     for one in read_placed_answers(connection, answer.run_id):
         if one.item == answer.item:
@@ -192,6 +197,8 @@ def place_answer(
     if seq and (_is_held(connection, answer.run_id) or last_seq(connection, answer.run_id) != seq):
         return None
     connection.execute(_ADD_WISH, (answer.run_id, answer.item, encode(answer).decode()))
+    if row is not None:
+        add_answer(connection, answer, row)
     drop_item(connection, answer.run_id, answer.item)
     connection.topics.add(placed_answers_topic(answer.run_id))
     if seq:

@@ -15,6 +15,7 @@ from upshot.contract.effects import EffectEntry, EffectFilters, to_digest
 from upshot.contract.events import REDACTED, ToolStarted
 from upshot.contract.tool_calls import Settlement, ToolOutcome
 from upshot.errors import JournalError, Misuse
+from upshot.journal.audit import AuditRow, row_of_settlement, with_effect
 from upshot.journal.effects import (
     BEGUN,
     EFFECT_STATES,
@@ -31,6 +32,7 @@ from upshot.journal.effects import (
 from upshot.journal.event_codec import to_micros
 from upshot.journal.lease_holder import read_holder
 from upshot.journal.ledger_listeners import notify_settled
+from upshot.journal.sql.audit_rows import add_row
 from upshot.journal.sql.connection import NOW_US, Connection, WriteConnection
 from upshot.journal.sql.due import make_due_soon
 from upshot.journal.sql.effect_rows import (
@@ -125,7 +127,8 @@ class SqlEffects:
     async def settle_effect(self, id: str, settlement: Settlement) -> EffectEntry:
         """See ``EffectLedger.settle_effect``."""
         check_settlement(settlement)
-        settled = await self.write(lambda connection: _settle(connection, id, settlement))
+        row = row_of_settlement(settlement)
+        settled = await self.write(lambda connection: _settle(connection, id, settlement, row))
         return notify_settled(settled, settlement)
 
     async def claim_checks(
@@ -169,7 +172,9 @@ def _mark_unknown(connection: WriteConnection, row: EffectRow) -> None:
     connection.topics |= {of_effect(row.id.hex()), EFFECTS}
 
 
-def _settle(connection: WriteConnection, id: str, settlement: Settlement) -> EffectEntry:
+def _settle(
+    connection: WriteConnection, id: str, settlement: Settlement, act: AuditRow
+) -> EffectEntry:
     row = read_row(connection, id)
     if row is None:
         raise no_such_effect(id)
@@ -196,6 +201,7 @@ def _settle(connection: WriteConnection, id: str, settlement: Settlement) -> Eff
         make_due_soon(connection, run_id, "settled")
     found = read_entry(connection, id)
     assert found is not None
+    add_row(connection, with_effect(act, found))
     return found
 
 

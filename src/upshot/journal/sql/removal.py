@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 import upshot.journal.sql.queries as stored
 from upshot.contract.codec import encode
 from upshot.contract.events import REDACTED, BoardChanged, Event
+from upshot.journal.audit import AuditRow, with_count
 from upshot.journal.event_codec import checksum, damage_error, read_event, to_entry
 from upshot.journal.facts import facts_of_run, forget_facts
 from upshot.journal.run_list import (
@@ -20,6 +21,7 @@ from upshot.journal.run_list import (
     open_error,
 )
 from upshot.journal.shared import withdrawals_of
+from upshot.journal.sql.audit_rows import add_row, blank_rows
 from upshot.journal.sql.connection import SEQ_BITS, Connection, WriteConnection, keys_of
 from upshot.journal.sql.conversations import committed_of
 from upshot.journal.sql.count_rows import note_removed
@@ -54,9 +56,18 @@ def remove_runs(
     conversation: str,
     *,
     effects: bool = False,
-    dry_run: bool,
+    row: AuditRow | None,
 ) -> RemovedRuns:
-    """Remove runs within a transaction."""
+    """Remove runs within a transaction.
+
+    Args:
+        connection: To the database.
+        run_ids: As for ``SqlJournal.remove_runs``, like *ended_before* and *conversation*.
+        ended_before: As there.
+        conversation: As there.
+        effects: As there.
+        row: The row of the audit; None only reports what would be removed.
+    """
     connection.lock_runs()
     gone, kept = choose_removal(run_ids, ended_before, conversation, _family(connection))
     artifacts = size_bytes = 0
@@ -64,15 +75,23 @@ def remove_runs(
         count, size = connection.execute(_ARTIFACTS, (run_id,)).fetchone()
         artifacts += count
         size_bytes += size
-        if not dry_run:
+        if row is not None:
             _remove(connection, run_id, effects=effects)
-    if not dry_run:
+    if row is not None:
         drop_effects(connection, ended_before, effects=effects)
+        add_row(connection, with_count(row, len(gone)))
     return RemovedRuns(run_ids=tuple(gone), artifacts=artifacts, size_bytes=size_bytes, kept=kept)
 
 
-def redact_runs(connection: WriteConnection, conversation: str, by: str) -> tuple[str, ...]:
-    """Remove the content of a conversation; see ``SharedJournal.redact``."""
+def redact_runs(connection: WriteConnection, conversation: str, row: AuditRow) -> tuple[str, ...]:
+    """Remove the content of a conversation; see ``SharedJournal.redact``.
+
+    Args:
+        connection: To the database.
+        conversation: The conversation.
+        row: The row of the audit; its user is who asks for it.
+    """
+    by = row.user
     connection.lock_runs()
     connection.lock_turns(conversation)
     chosen = choose_redaction(conversation, _family(connection))
@@ -90,7 +109,9 @@ def redact_runs(connection: WriteConnection, conversation: str, by: str) -> tupl
         redact_effects(connection, run_no)
         redact_submission(connection, run.run_id)
         forget_facts(StoredValues(connection), run.run_id)
+        blank_rows(connection, run.run_id)
         connection.topics.add(of_run(run.run_id))
+    add_row(connection, with_count(row, len(chosen)))
     kept = KeptTurns()
     for run in chosen:
         _rewrite(connection, run.run_id, lambda event: _with_seed_digest(connection, event, kept))
@@ -145,4 +166,5 @@ def _remove(connection: WriteConnection, run_id: str, *, effects: bool) -> None:
     StoredValues(connection).forget(*withdrawals_of(run_id))
     StoredValues(connection).forget(*facts_of_run(run_id))
     forget_submission(connection, run_id)
+    blank_rows(connection, run_id)
     connection.execute("DELETE FROM runs WHERE run_id = ?", (run_id,))

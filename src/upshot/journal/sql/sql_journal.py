@@ -16,6 +16,7 @@ from upshot.contract.events import Event, SeedReference
 from upshot.contract.message import Message
 from upshot.contract.protocols import Note
 from upshot.errors import JournalError
+from upshot.journal.audit import row_of, row_of_answer, row_of_removal
 from upshot.journal.event_codec import (
     Damage,
     Entry,
@@ -43,6 +44,7 @@ from upshot.journal.shared import (
     Submission,
     Unsent,
 )
+from upshot.journal.sql.audit_rows import SqlAudit
 from upshot.journal.sql.connection import Connection, WriteConnection, forks
 from upshot.journal.sql.conversations import (
     committed_of,
@@ -97,8 +99,8 @@ Claimed: TypeAlias = Lease | LeaseHolder | TurnInTheWay
 _PAGE_EVENTS = 256
 
 
-class SqlJournal(SqlLists, SqlEffects):
-    """A log in an SQL database; implements Journal and EffectLedger.
+class SqlJournal(SqlLists, SqlEffects, SqlAudit):
+    """A log in an SQL database; implements Journal, EffectLedger and AuditLog.
 
     A subclass opens it; it belongs to the event loop it was opened in. Appends are queued and
     written by a separate thread: everything queued goes into one commit that waits for the disk.
@@ -537,7 +539,8 @@ class SqlJournal(SqlLists, SqlEffects):
 
     async def place_answer(self, answer: PlacedAnswer, *, seq: int = 0) -> PlacedAnswer | None:
         """See ``SharedJournal.place_answer``."""
-        return await self.write(lambda connection: place_answer(connection, answer, seq))
+        row = row_of_answer(answer)
+        return await self.write(lambda connection: place_answer(connection, answer, seq, row))
 
     async def pop_unsent(
         self, agent_ids: Collection[str], *, limit: int, for_s: float
@@ -559,7 +562,8 @@ class SqlJournal(SqlLists, SqlEffects):
 
     async def redact(self, *, conversation: str, by: str = "") -> Sequence[str]:
         """See ``SharedJournal.redact``."""
-        run_ids = await self.write(lambda connection: redact_runs(connection, conversation, by))
+        row = row_of("redact", user=by, subject=conversation)
+        run_ids = await self.write(lambda connection: redact_runs(connection, conversation, row))
         await self.read(lambda connection: self._committed.forget())
         await asyncio.to_thread(self.clear_room, run_ids)
         return run_ids
@@ -672,9 +676,15 @@ class SqlJournal(SqlLists, SqlEffects):
             JournalError: The journal is damaged or closed.
         """
         check_removal(run_ids, ended_before, conversation)
+        row = row_of_removal(run_ids, ended_before, conversation)
         removed = await self.write(
             lambda connection: remove_runs(
-                connection, run_ids, ended_before, conversation, effects=effects, dry_run=dry_run
+                connection,
+                run_ids,
+                ended_before,
+                conversation,
+                effects=effects,
+                row=None if dry_run else row,
             )
         )
         if not dry_run:

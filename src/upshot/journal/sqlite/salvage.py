@@ -56,6 +56,9 @@ _EFFECT = f"INSERT OR IGNORE INTO effects VALUES ({', '.join('?' * 22)})"
 _EFFECT_COLUMNS = 22
 _SUBMISSION_COLUMNS, _NOTE_COLUMNS = 4, 5
 _NOTE_TYPES = [str, str, str, int, str]
+_AUDIT_COLUMNS = 17
+_AUDIT = f"INSERT OR IGNORE INTO audit VALUES ({', '.join('?' * _AUDIT_COLUMNS)})"
+_AUDIT_TYPES = [int, *[str] * 13]
 _STOPS = ("cancel", "interrupt")
 
 
@@ -225,10 +228,18 @@ def _copy(connection: Database, pages: _Pages) -> None:
             connection.execute(_WISH, values)
         elif len(values) == _SUBMISSION_COLUMNS and _is_submission(values):
             connection.execute(_SUBMISSION, values)
+        elif (statement := _numbered(values)) is not None:
+            connection.execute(statement, (key, *values[1:]))
         elif len(values) == _NOTE_COLUMNS and [*map(type, values)] == _NOTE_TYPES:
             connection.execute(_NOTE, values)
-        elif len(values) == _EFFECT_COLUMNS and _is_effect(values):
-            connection.execute(_EFFECT, (key, *values[1:]))
+
+
+def _numbered(values: list[Any]) -> str | None:
+    """Return the statement that copies an effect or a row of the audit, with its number first."""
+    if len(values) == _EFFECT_COLUMNS and _is_effect(values):
+        return _EFFECT
+    is_audit = len(values) == _AUDIT_COLUMNS and [*map(type, values[1:15])] == _AUDIT_TYPES
+    return _AUDIT if is_audit else None
 
 
 def _is_artifact(values: list[Any]) -> bool:

@@ -111,22 +111,66 @@ _TICK_NS = 2_000_000_000
 _KEEP_LEASE = """INSERT INTO leases (holder, until) VALUES (?, ?)
     ON CONFLICT (holder) DO UPDATE SET until = excluded.until"""
 
-VERSION: int = 3
-"""The version of the tables. Version 1 has no counts of runs, version 2 has them by the hour."""
+VERSION: int = 4
+"""The version of the tables.
+
+Version 1 has no counts of runs, version 2 has them by the hour, and version 3 has no audit.
+"""
 _FORMATS = 1000
 USER_VERSION: int = FORMAT * _FORMATS + VERSION
 """What a file says of both; a draft of the format has the format alone."""
 _NEEDED = f"this_journal_needs_an_upshot_that_knows_tables_of_version_{VERSION}"
-_COUNTS = (
-    f"CREATE TABLE {TABLE.format(text='TEXT')} WITHOUT ROWID",
-    # A process that opened the file before the tables were renewed lacks the function. So it cannot
-    # end or remove a run without counting it: its transaction fails, and names the function.
-    f"""CREATE TRIGGER ends_are_counted BEFORE UPDATE OF took ON runs
-        BEGIN SELECT {_NEEDED}(); END""",
-    f"""CREATE TRIGGER removals_are_counted BEFORE DELETE ON runs
-        BEGIN SELECT {_NEEDED}(); END""",
+_COUNTS = f"CREATE TABLE {TABLE.format(text='TEXT')} WITHOUT ROWID"
+# A process that opened the file before the tables were renewed lacks the function. So it cannot end
+# or remove a run without counting it, nor store an answer without a row of the audit: its
+# transaction fails, and names the function.
+_GUARDED = {
+    "ends_are_counted": "UPDATE OF took ON runs",
+    "removals_are_counted": "DELETE ON runs",
+    "answers_are_audited": "INSERT ON wishes",
+}
+_GUARDS = tuple(
+    f"CREATE TRIGGER {name} BEFORE {what} BEGIN SELECT {_NEEDED}(); END"
+    for name, what in _GUARDED.items()
 )
 _ADD_COUNTS = f"INSERT INTO run_counts VALUES ({', '.join('?' * len(COLUMNS))}) {ADDED}"
+_AUDIT = (
+    # Who did what; rows are only added, and without content once their run is redacted.
+    """CREATE TABLE audit (
+        audit_no INTEGER PRIMARY KEY,
+        at INTEGER NOT NULL,
+        person TEXT NOT NULL,
+        tenant TEXT NOT NULL,
+        kind TEXT NOT NULL,
+        action TEXT NOT NULL,
+        run_id TEXT NOT NULL,
+        run_tenant TEXT NOT NULL,
+        subject TEXT NOT NULL,
+        tool TEXT NOT NULL,
+        digest TEXT NOT NULL,
+        detail TEXT NOT NULL,
+        door TEXT NOT NULL,
+        session TEXT NOT NULL,
+        address TEXT NOT NULL,
+        arguments TEXT,
+        once TEXT UNIQUE
+    )""",
+    "CREATE INDEX audit_by_time ON audit (at, audit_no)",
+    "CREATE INDEX audit_of_run ON audit (run_id, at, audit_no) WHERE run_id <> ''",
+    "CREATE INDEX audit_of_tool ON audit (tool, at, audit_no) WHERE tool <> ''",
+    # Users who are signed in with a browser, by a digest of what the browser has.
+    """CREATE TABLE web_sessions (
+        key TEXT PRIMARY KEY,
+        id TEXT NOT NULL UNIQUE,
+        person TEXT NOT NULL,
+        tenant TEXT NOT NULL,
+        subject TEXT NOT NULL,
+        provider_session TEXT NOT NULL,
+        seen_at INTEGER NOT NULL,
+        until INTEGER NOT NULL,
+        body TEXT NOT NULL
+    ) WITHOUT ROWID""",
+)
 _TABLES = (
     """CREATE TABLE runs (
         run_no INTEGER PRIMARY KEY,
@@ -176,7 +220,7 @@ _TABLES = (
     "CREATE INDEX runs_of_tenant ON runs (tenant, started_at) WHERE tenant <> ''",
     f"""CREATE INDEX runs_due ON runs (priority DESC, {IS_NEW}, due_at, run_no)
         WHERE due_at IS NOT NULL""",
-    *_COUNTS,
+    _COUNTS,
     """CREATE TABLE forks (
         origin_run_id TEXT NOT NULL,
         run_id TEXT NOT NULL,
@@ -286,6 +330,8 @@ _TABLES = (
         name TEXT PRIMARY KEY,
         body TEXT NOT NULL
     ) WITHOUT ROWID""",
+    *_AUDIT,
+    *_GUARDS,
     f"PRAGMA application_id = {APPLICATION_ID}",
     f"PRAGMA user_version = {USER_VERSION}",
 )
@@ -629,10 +675,14 @@ def _renew(connection: Database, version: int) -> None:
     """Upgrade the tables of an older version, within a transaction that writes."""
     if version == 1:
         connection.execute("ALTER TABLE runs ADD COLUMN calls TEXT NOT NULL DEFAULT ''")
-    connection.execute("DROP TABLE IF EXISTS run_counts")
-    for statement in _COUNTS:
+    for name in _GUARDED:
+        connection.execute(f"DROP TRIGGER IF EXISTS {name}")
+    if version < 3:
+        connection.execute("DROP TABLE IF EXISTS run_counts")
+        connection.execute(_COUNTS)
+        count_again(connection)
+    for statement in (*_AUDIT, *_GUARDS):
         connection.execute(statement)
-    count_again(connection)
     connection.execute(f"PRAGMA user_version = {USER_VERSION}")
 
 
