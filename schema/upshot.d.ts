@@ -446,6 +446,11 @@ export interface ApprovalRecord {
    * @defaultValue `""`
    */
   scope?: string;
+  /**
+   * All users who approved the call, in order, if several had to.
+   * @defaultValue `[]`
+   */
+  approved_by?: GivenApproval[];
 }
 
 /** A call waits for approval. */
@@ -518,10 +523,12 @@ export interface Approve {
    */
   always?: "" | "arguments" | "tool";
   /**
-   * Who answered, "" if unknown. Raises:
+   * Who answered, "" if unknown.
    * @defaultValue `""`
    */
   by?: string;
+  /** When it was given, if several users must approve the call; upshot sets it. Raises: */
+  at?: Moment | null;
 }
 
 /** What one argument of a tool means to `Policy(taint="values")`. */
@@ -1887,6 +1894,17 @@ export interface GateVerdict {
   detail?: string;
 }
 
+/** One user's approval of a call that several users must approve. */
+export interface GivenApproval {
+  /**
+   * The user.
+   * @defaultValue `""`
+   */
+  by?: string;
+  /** When they approved it. */
+  at?: Moment | null;
+}
+
 /** The model handed the request over. */
 export interface HandoffEvent {
   kind: "handoff";
@@ -2589,10 +2607,27 @@ export interface PendingApproval {
    */
   run_id?: string;
   /**
-   * Who may answer, as the tool's `ask` says: with "user" the run's user may, too.
+   * Who may answer, as the tool's `ask` says: with "user" the run's user may, too. A call that
+   * several users must approve always waits for staff.
    * @defaultValue `"staff"`
    */
   audience?: "staff" | "user";
+  /**
+   * How many different users must approve the call, 1 or more. A single denial denies it.
+   * @defaultValue `1`
+   */
+  approvals?: number;
+  /**
+   * The users who have approved it so far, in order; empty if one is enough.
+   * @defaultValue `[]`
+   */
+  approved_by?: GivenApproval[];
+  /**
+   * The user who changed the model's arguments, if others must approve the change. They are the
+   * first in `approved_by`.
+   * @defaultValue `""`
+   */
+  edited_by?: string;
 }
 
 /** A call that may have taken effect: did it happen? */
@@ -2802,6 +2837,13 @@ export interface Policy {
    * tools. Raises:
    */
   on_unknown?: "ask" | "stop" | "tell" | null;
+  /**
+   * How many different users must approve a call, by rule: `{"effect:destructive": 2}`. Tools that
+   * match a rule need approval, as with `ask`. If several rules match, or the tool has a number of
+   * its own, the largest counts.
+   * @defaultValue `{}`
+   */
+  approvals?: { [key: string]: number };
 }
 
 /** A question was answered. */
@@ -4030,6 +4072,11 @@ export interface Tainted {
 export interface Taken {
   /** The answer. */
   answer: AnyAnswer;
+  /**
+   * How many more users must approve the call before it can run.
+   * @defaultValue `0`
+   */
+  missing?: number;
 }
 
 /** Plain or marked-up text. */

@@ -265,3 +265,37 @@ def test_a_number_names_the_question_that_was_shown_and_no_later_one(command: Co
         assert f"{late} is answered already: what waits is 2 (wipe, c_2)" in err
     assert command("approve", "run-9", "--approve", "2")[0] == 0
     assert done() == "b"
+
+
+SEVERAL = """\
+import upshot
+
+@upshot.tool(effect="write", approvals=2)
+def send(cents: int) -> str:
+    with open("done.txt", "a") as file:
+        file.write(str(cents))
+    return "sent"
+
+agent = upshot.Agent("bank", tools=[send])
+"""
+SENDS = "scripted:" + json.dumps(
+    [[{"id": "call_send", "name": "send", "arguments": {"cents": 5}}], "Sent."]
+)
+
+
+def test_two_users_approve(command: Command) -> None:
+    Path("bank.py").write_text(SEVERAL, "utf-8")
+    command("run", "bank.py", "Send.", "--model", SENDS, "--run-id", "several")
+    words = ("approve", "several", "--no-resume", "--all", "--by")
+    code, _, err = command(*words, "ann")
+    assert (code, "1 more user must approve it" in err) == (0, True)
+    code, _, err = command(*words, "ann")
+    assert code == 2
+    assert "ann has approved call call_send already: another user must approve it" in err
+    _, _, err = command("approve", "several")
+    assert "needs: 2 different users, ann approved it" in err
+    assert Path("done.txt").read_text("utf-8") == ""
+    code, out, _ = command(
+        "approve", "several", "bank.py", "--model", SENDS, "--all", "--by", "bob"
+    )
+    assert (code, Path("done.txt").read_text("utf-8"), "Sent." in out) == (0, "5", True)

@@ -35,6 +35,7 @@ from upshot.contract.pending import (
     PendingApproval,
     PendingEffect,
     PendingQuestion,
+    Taken,
 )
 from upshot.contract.provenance import Doubt, Voucher
 from upshot.engines.machine.machine_engine import MachineEngine
@@ -299,6 +300,9 @@ def _show_call(number: int, pending: PendingApproval, width: int) -> Iterator[Te
         yield from _field(_plain(name), encode(value).decode(), width)
     if pending.reason:
         yield from _field("why", pending.reason, width)
+    if pending.approvals > 1:
+        given = "".join(f", {_plain(one.by)} approved it" for one in pending.approved_by)
+        yield from _field("needs", f"{pending.approvals} different users{given}", width)
     if (taint := pending.taint) is not None:
         place = f"call {taint.call_id} of {taint}" if taint.call_id else str(taint)
         yield from _field("untrusted", place, width)
@@ -412,8 +416,9 @@ async def answer_run(
         terminal.hint(*_hints(waiting, run_id, journal))
         return EXIT_CODES[Status.INPUT_REQUIRED]
     if not goes_on:
-        await _store_answers(run_id, answers, where)
-        terminal.hint(f"{who}: {then}")
+        missing = await _store_answers(run_id, answers, where)
+        users = f"{missing} more {'user' if missing == 1 else 'users'} must approve it"
+        terminal.hint(users if missing else f"{who}: {then}")
         return 0
     return await resume_agent(
         terminal,
@@ -427,8 +432,11 @@ async def answer_run(
     )
 
 
-async def _store_answers(run_id: str, answers: Sequence[AnyAnswer], where: str) -> None:
+async def _store_answers(run_id: str, answers: Sequence[AnyAnswer], where: str) -> int:
     """Store answers for the process that resumes the run.
+
+    Returns:
+        How many more users must approve if no answer lets the run continue; 0 if it continues.
 
     Raises:
         Misuse: One of them came too late.
@@ -436,6 +444,7 @@ async def _store_answers(run_id: str, answers: Sequence[AnyAnswer], where: str) 
     receipts = await answer_parked(run_id, answers, journal=where)
     if late := [one.reason for one in receipts if isinstance(one, Outdated)]:
         raise Misuse("; ".join(late))
+    return min((one.missing for one in receipts if isinstance(one, Taken)), default=0)
 
 
 def _who_continues(

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from upshot.contract.base.checks import nearest
 from upshot.contract.base.structs import JsonObject
 from upshot.contract.protocols import Journal, RunSummary
-from upshot.entry.answers import unlogged_answers
+from upshot.entry.answers import unlogged_answers, with_placed_approvals
 from upshot.entry.resume import with_settlements
 from upshot.errors import Misuse
 from upshot.journal.audit import add_act
@@ -169,7 +169,8 @@ async def read_activity(journal: Journal, run_id: str) -> Activity:
         async for event, state in states(journal.events(run_id), seeds=seeds_of(journal)):
             activity.add(event, state)
     if activity.result is not None:
-        activity.result = await with_settlements(activity.result, journal)
+        result = await with_placed_approvals(activity.result, journal)
+        activity.result = await with_settlements(result, journal)
     # Answers that were placed and that no session has read yet.
     for placed in await unlogged_answers(activity.state, run_id, journal):
         event = answered(placed.answer, activity.state)

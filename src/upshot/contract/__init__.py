@@ -167,6 +167,7 @@ with lazy_imports(globals()):
         Approve as Approve,
         Deny as Deny,
         Edit as Edit,
+        GivenApproval as GivenApproval,
         Outdated as Outdated,
         Pending as Pending,
         PendingApproval as PendingApproval,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Literal, TypeAlias
 
 from msgspec.structs import replace
@@ -20,6 +21,7 @@ from upshot.contract.base.structs import (
     settle_moments,
 )
 from upshot.contract.provenance import Doubt, Voucher
+from upshot.errors import Misuse
 
 
 class TaintOrigin(Value, frozen=True, kw_only=True, metaclass=CheckedMeta):
@@ -51,6 +53,21 @@ EARLIER = TaintOrigin(source="an earlier run")
 Audience: TypeAlias = Literal["staff", "user"]
 
 
+class GivenApproval(Value, frozen=True, kw_only=True, metaclass=CheckedMeta):
+    """One user's approval of a call that several users must approve.
+
+    Attributes:
+        by: The user.
+        at: When they approved it.
+    """
+
+    by: str = ""
+    at: Moment | None = None
+
+    def __post_init__(self) -> None:
+        settle_moments(self, "at")
+
+
 class PendingApproval(Tagged, frozen=True, kw_only=True, metaclass=CheckedMeta):
     """A tool call that waits for approval.
 
@@ -69,6 +86,12 @@ class PendingApproval(Tagged, frozen=True, kw_only=True, metaclass=CheckedMeta):
         expires_at: When the request expires and must be repeated; None means never.
         run_id: The child run that asks; "" is the run of the result itself.
         audience: Who may answer, as the tool's ``ask`` says: with "user" the run's user may, too.
+            A call that several users must approve always waits for staff.
+        approvals: How many different users must approve the call, 1 or more. A single denial
+            denies it.
+        approved_by: The users who have approved it so far, in order; empty if one is enough.
+        edited_by: The user who changed the model's arguments, if others must approve the change.
+            They are the first in ``approved_by``.
     """
 
     call_id: str = ""
@@ -84,16 +107,39 @@ class PendingApproval(Tagged, frozen=True, kw_only=True, metaclass=CheckedMeta):
     expires_at: Moment | None = None
     run_id: str = ""
     audience: Audience = "staff"
+    approvals: int = 1
+    approved_by: tuple[GivenApproval, ...] = ()
+    edited_by: str = ""
 
     def __post_init__(self) -> None:
         settle_moments(self, "asked_at", "expires_at")
         if self.doubts or self.vouched or self.audience != "staff":
             check_types(self, "doubts", "vouched", "audience")
+        if self.approvals != 1 or self.approved_by:
+            check_types(self, "approvals", "approved_by")
 
     @property
     def id(self) -> str:
         """The id that an answer names."""
         return self.call_id
+
+    @property
+    def missing(self) -> int:
+        """How many more users must approve the call."""
+        return max(0, self.approvals - len(self.approved_by))
+
+    def approval_of(self, user: str) -> GivenApproval | None:
+        """Return the approval that *user* has given before, None if there is none."""
+        return next((one for one in self.approved_by if one.by == user), None)
+
+    def with_approval(self, by: str, at: datetime | None) -> PendingApproval:
+        """Return the question with one more approval, if several are needed.
+
+        A user counts once, and an approval without a user does not count.
+        """
+        if self.approvals <= 1 or not by or self.approval_of(by) is not None:
+            return self
+        return replace(self, approved_by=(*self.approved_by, GivenApproval(by=by, at=at)))
 
     def approve(self, *, always: Always = "", by: str = "") -> Approve:
         """Return an approval of this question, but not of other questions about the same call."""
@@ -250,6 +296,7 @@ class Approve(_ForCall, frozen=True, kw_only=True):
         always: Which later calls may run too: "" for none, "tool" for all of the tool, "arguments"
             for calls with the same arguments.
         by: Who answered, "" if unknown.
+        at: When it was given, if several users must approve the call; upshot sets it.
 
     Raises:
         Misuse: A field has the wrong type.
@@ -258,8 +305,10 @@ class Approve(_ForCall, frozen=True, kw_only=True):
     digest: str = ""
     always: Always = ""
     by: str = ""
+    at: Moment | None = None
 
     def __post_init__(self) -> None:
+        settle_moments(self, "at")
         check_types(self)
 
 
@@ -293,6 +342,8 @@ class _Change(_ForCall, frozen=True, kw_only=False):
 
 class Edit(_Change, frozen=True, kw_only=True):
     """Permission to run the call with other arguments, which are validated like the original ones.
+
+    If several users must approve the call, the others are asked about the new arguments.
 
     Attributes:
         call_id: The call.
@@ -362,14 +413,37 @@ def answers_question(
     return isinstance(answer, Deny) or times_asked <= 1
 
 
+def check_approver(answer: AnyAnswer, question: PendingApproval) -> None:
+    """Check that an approval can count as one of several.
+
+    Raises:
+        Misuse: It has no ``by``, or it is a standing approval.
+    """
+    if question.approvals <= 1 or not isinstance(answer, Approve | Edit):
+        return
+    call = f"{type(answer).__name__}({answer.call_id!r})"
+    needed = f"{question.tool_name} needs the approval of {question.approvals} different users"
+    if not answer.by:
+        raise Misuse(f"{call} does not say who approves, and {needed}: give by=")
+    if isinstance(answer, Approve) and answer.always:
+        raise Misuse(f"{call} is a standing approval, and {needed}: approve each of its calls")
+
+
+def already_approved(user: str, call_id: str) -> str:
+    """Return why a second approval of one user does not count."""
+    return f"{user} has approved call {call_id} already: another user must approve it"
+
+
 class Taken(Value, frozen=True, kw_only=True):
     """An accepted answer: the session that continues the run uses it.
 
     Attributes:
         answer: The answer.
+        missing: How many more users must approve the call before it can run.
     """
 
     answer: AnyAnswer
+    missing: int = 0
 
     def __post_init__(self) -> None:
         check_types(self)

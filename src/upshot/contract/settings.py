@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from fnmatch import fnmatchcase
@@ -167,6 +167,9 @@ class Policy(Value, frozen=True, kw_only=True, metaclass=KeywordMeta):
         deny: Tools that match one of these rules may not be called, even if ``allow`` matches.
         ask: Tools that match one of these rules need approval, whatever they declare:
             ``["effect:write"]`` requires approval for every writing call.
+        approvals: How many different users must approve a call, by rule: ``{"effect:destructive":
+            2}``. Tools that match a rule need approval, as with ``ask``. If several rules match, or
+            the tool has a number of its own, the largest counts.
         taint: What needs approval once untrusted content is in the context, whatever the tool
             declares. "ask" (True): calls that may write, and reads that declare the network, since
             either may carry data out. "values": the same calls, unless the user asked for such an
@@ -202,6 +205,7 @@ class Policy(Value, frozen=True, kw_only=True, metaclass=KeywordMeta):
     user: tuple[str, ...] = ()
     hosts: tuple[str, ...] = ()
     on_unknown: OnUnknown | None = None
+    approvals: dict[str, int] = {}
 
     def __post_init__(self) -> None:
         for name in ("user", "hosts"):
@@ -212,6 +216,7 @@ class Policy(Value, frozen=True, kw_only=True, metaclass=KeywordMeta):
             set_field(self, "allow", _read_rules("allow", self.allow))
         set_field(self, "deny", _read_rules("deny", self.deny))
         set_field(self, "ask", _read_rules("ask", self.ask))
+        set_field(self, "approvals", _read_approvals(self.approvals))
         if isinstance(self.taint, bool):
             set_field(self, "taint", "ask" if self.taint else "off")
         check_types(
@@ -248,8 +253,27 @@ class Policy(Value, frozen=True, kw_only=True, metaclass=KeywordMeta):
             effect: The effect that it declares; write if it declares none.
             network: Whether it declares the network.
         """
-        rule = _first(self.ask, tool_name, effect=effect, network=network)
+        needed = self.approvals_of(tool_name, effect=effect, network=network)
+        if needed > 1:
+            return f"the policy asks {needed} users about {tool_name}"
+        rules = (*self.ask, *self.approvals)
+        rule = _first(rules, tool_name, effect=effect, network=network)
         return f"the policy asks about {rule}" if rule else ""
+
+    def approvals_of(self, tool_name: str, *, effect: Effect, network: bool) -> int:
+        """Return how many different users must approve a call by the rules, 1 or more.
+
+        Args:
+            tool_name: The tool, as for ``refusal``.
+            effect: The effect that it declares; write if it declares none.
+            network: Whether it declares the network.
+        """
+        fit = [
+            needed
+            for rule, needed in self.approvals.items()
+            if _first((rule,), tool_name, effect=effect, network=network)
+        ]
+        return max(fit, default=1)
 
 
 def _first(rules: tuple[str, ...], tool_name: str, *, effect: Effect, network: bool) -> str:
@@ -269,6 +293,19 @@ def _read_rules(field: str, rules: object) -> tuple[str, ...]:
     for rule in rules:  # pyright: ignore[reportUnknownVariableType]  # callers may be untyped
         found.append(_read_rule(field, rule))  # pyright: ignore[reportUnknownArgumentType]  # the same
     return tuple(found)
+
+
+def _read_approvals(given: object) -> dict[str, int]:
+    if not isinstance(given, Mapping):
+        raise Misuse(
+            f'approvals is {given!r}: give the number of users by rule, such as {{"refund": 2}}'
+        )
+    found: dict[str, int] = {}
+    for rule, needed in cast("Mapping[object, object]", given).items():
+        if isinstance(needed, bool) or not isinstance(needed, int) or needed < 1:
+            raise Misuse(f"approvals[{rule!r}] is {needed!r}: give a whole number of at least 1")
+        found[_read_rule("approvals", rule)] = needed
+    return found
 
 
 def _read_rule(field: str, rule: object) -> str:

@@ -38,6 +38,7 @@ from upshot.contract.base.structs import (
     settle_moments,
     written,
 )
+from upshot.contract.pending import GivenApproval
 from upshot.contract.provenance import Voucher
 from upshot.errors import Misuse
 
@@ -396,6 +397,7 @@ class ApprovalRecord(Value, frozen=True, kw_only=True, metaclass=CheckedMeta):
         digest: SHA-256 of the final arguments and the tool's version.
         reason: The reason given.
         scope: What the decision applies to: "tool", "arguments", or "" for the one call.
+        approved_by: All users who approved the call, in order, if several had to.
     """
 
     decision: str = ""
@@ -404,9 +406,17 @@ class ApprovalRecord(Value, frozen=True, kw_only=True, metaclass=CheckedMeta):
     digest: str = ""
     reason: str = ""
     scope: str = ""
+    approved_by: tuple[GivenApproval, ...] = ()
 
     def __post_init__(self) -> None:
         settle_moments(self, "at")
+        if self.approved_by:
+            check_types(self, "approved_by")
+
+    @property
+    def approvers(self) -> str:
+        """The users who approved the call, with commas between them; "" if unknown."""
+        return ", ".join(one.by for one in self.approved_by) or self.by
 
     @property
     def key(self) -> str:

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from datetime import datetime
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -39,9 +39,12 @@ from upshot.contract.pending import (
     PendingExternal,
     PendingQuestion,
     Taken,
+    already_approved,
     answers_question,
+    check_approver,
 )
 from upshot.contract.protocols import Journal
+from upshot.contract.result import AgentResult
 from upshot.contract.tool_calls import Settlement
 from upshot.entry.resume import fold_new_events, read_past, runs_above
 from upshot.entry.run_lease import claimed, is_at_work
@@ -55,6 +58,7 @@ from upshot.runs.resumption import log_answers
 from upshot.state.child_runs import bare_id, child_id, origins_of
 from upshot.state.run_state import RunState, item_of
 
+T = TypeVar("T")
 Allow: TypeAlias = "Callable[[str, Pending | None, AnyAnswer], None]"
 """Called just before an answer is stored, with the agent id of the run, what is asked (None if it
 is already closed) and the answer; raises to refuse the answer."""
@@ -96,7 +100,8 @@ class _Wait(msgspec.Struct, frozen=True):
         if isinstance(answer, Answer) or self.asked is None:
             return ""
         if answers_question(answer, self.asked, times_asked=self.times_asked):
-            return ""
+            is_second = isinstance(answer, Approve) and self.knows(answer.by)
+            return already_approved(answer.by, answer.call_id) if is_second else ""
         named = _label_of(answer)
         if answer.digest:
             return (
@@ -107,6 +112,10 @@ class _Wait(msgspec.Struct, frozen=True):
             "it answers, and is asked about again: give the digest of what was shown, as "
             "PendingApproval.approve() and edit() do"
         )
+
+    def knows(self, user: str) -> bool:
+        """Whether the log has an approval of *user* among those that the call needs."""
+        return self.asked is not None and self.asked.approval_of(user) is not None
 
     def has(self, name: str) -> bool:
         """Whether *name* is its id, or that id after a run: by run id, or by key."""
@@ -183,7 +192,7 @@ async def _store_answer(
     # A closed question's item is not known, so match by id.
     is_over = wait.is_question and wait.closed
     same = [w for w in kept if w.item == item or (is_over and _id_of(w.answer) == wait.id)]
-    standing = same[-1] if same else None
+    standing = next((one for one in reversed(same) if not one.part), None)
     if standing is None:
         if fault := wait.fault(answer):
             return Outdated(answer=answer, reason=fault)
@@ -191,12 +200,53 @@ async def _store_answer(
             raise Misuse(f"run {wait.outer_id or wait.run_id} does not wait for answers now")
         if is_at_work(wait.run_id, journal):
             return None
-        placed = PlacedAnswer(
-            run_id=wait.run_id, item=item, answer=_bind(answer, wait), at=SYSTEM_CLOCK.now()
-        )
-        standing = await keeper.place_answer(placed, seq=wait.seq)
-    if standing is None or standing.answer == _bind(answer, wait):
-        return standing and Taken(answer=answer)
+        return await _place(answer, item, wait, keeper)
+    if standing.answer == _bind(answer, wait):
+        return Taken(answer=answer)
+    return _preceded(answer, standing)
+
+
+async def _place(
+    answer: AnyAnswer, item: str, wait: _Wait, keeper: SharedJournal
+) -> Taken | Outdated | None:
+    """Store an answer beside the log; None if the run has continued since."""
+    given = _bind(answer, wait, now := SYSTEM_CLOCK.now())
+    placed = PlacedAnswer(run_id=wait.run_id, item=item, answer=given, at=now)
+    standing = await keeper.place_answer(placed, seq=wait.seq, asked=wait.asked)
+    if standing is None:
+        return None
+    if standing.answer == given:
+        return Taken(answer=answer, missing=await _missing_after(standing, wait, keeper))
+    return _preceded(answer, standing)
+
+
+async def _missing_after(standing: PlacedAnswer, wait: _Wait, keeper: SharedJournal) -> int:
+    """Return how many more users must approve a call after a stored answer."""
+    if not standing.part or wait.asked is None:
+        return 0
+    return _with_placed(wait.asked, await keeper.placed_answers(wait.run_id)).missing
+
+
+def _with_placed(asked: PendingApproval, placed: Iterable[PlacedAnswer]) -> PendingApproval:
+    """Return a question with those of its approvals that are stored beside the log."""
+    for one in placed:
+        if one.part and one.item == asked.digest:
+            asked = asked.with_approval(one.answer.by, one.at)
+    return asked
+
+
+async def with_placed_approvals(result: AgentResult[T], journal: Journal) -> AgentResult[T]:
+    """Return the result of a parked run, with the approvals that no session has read yet."""
+    keeper, pending = shared_journal(journal), [*result.pending]
+    for place, one in enumerate(result.pending):
+        if keeper is not None and isinstance(one, PendingApproval) and one.approvals > 1:
+            placed = await keeper.placed_answers(one.run_id or result.run_id)
+            pending[place] = _with_placed(one, placed)
+    return result if tuple(pending) == result.pending else replace(result, pending=tuple(pending))
+
+
+def _preceded(answer: AnyAnswer, standing: PlacedAnswer) -> Outdated:
+    """Return the response to an answer that came after *standing*."""
     return Outdated(
         answer=answer,
         reason=_preceded_message(answer, standing),
@@ -254,6 +304,8 @@ def _outdated_by(answer: Answer, known: Settlement) -> Outdated:
 
 
 def _preceded_message(answer: AnyAnswer, standing: PlacedAnswer) -> str:
+    if standing.part:
+        return already_approved(standing.answer.by, _id_of(answer))
     what = "question" if isinstance(answer, Answer) else "call"
     by = f" by {standing.answer.by}" if standing.answer.by else ""
     return _late_message(answer, f"{what} {_id_of(answer)} was answered before{by}")
@@ -268,7 +320,7 @@ async def unlogged_answers(past: RunState, run_id: str, journal: Journal) -> lis
     return [
         replace(placed, answer=_bind(placed.answer, waits[placed.item]))
         for placed in await keeper.placed_answers(run_id)
-        if placed.item in waits
+        if placed.item in waits and not (placed.part and waits[placed.item].knows(placed.answer.by))
     ]
 
 
@@ -332,6 +384,7 @@ async def _merge_answers(
         return [*answers], []
     redaction = Redaction(secrets, name=marks_for(secrets, past.started) or name_marks())
     outdated: list[str] = []
+    # By the row under which each is stored.
     settled: dict[str, AnyAnswer] = {}
     waits = {wait.id: wait for wait in _waits_of(past, run_id) if not wait.closed}
     for answer in answers:
@@ -344,18 +397,19 @@ async def _merge_answers(
         item = wait.item
         shown = redaction.write(answer)
         placed = PlacedAnswer(run_id=run_id, item=item, answer=shown, at=SYSTEM_CLOCK.now())
-        standing = await keeper.place_answer(placed)
+        standing = await keeper.place_answer(placed, asked=wait.asked)
         if standing is None or standing.answer == shown:
-            settled[item] = answer
+            settled[placed.row if standing is None else standing.row] = answer
         else:
             outdated.append(_preceded_message(answer, standing))
     read = lift_secrets(secrets, hides_others=False)
     read(past.started)
+    stored: dict[str, AnyAnswer] = {}
     for placed in await unlogged_answers(past, run_id, journal):
         lifted = read(ApprovalAnswered(answer=placed.answer))
         assert isinstance(lifted, ApprovalAnswered)
-        settled.setdefault(placed.item, lifted.answer)
-    return [*settled.values()], outdated
+        stored[placed.row] = lifted.answer
+    return [*{**stored, **settled}.values()], outdated
 
 
 class SortedAnswers(NamedTuple):
@@ -389,7 +443,8 @@ async def sort_answers(
         if fault := wait.fault(answer):
             outdated.append(fault)
         else:
-            sorted_.setdefault(wait.run_id, []).append(_bind(answer, wait))
+            bound = _bind(answer, wait, SYSTEM_CLOCK.now())
+            sorted_.setdefault(wait.run_id, []).append(bound)
     return SortedAnswers(sorted_, outdated)
 
 
@@ -445,6 +500,8 @@ def _match_answers(
         found.append(wait)
         if wait.fault(answer):
             continue
+        if wait.asked is not None:
+            check_approver(answer, wait.asked)
         if isinstance(answer, Answer) and not _is_choice(answer, wait):
             listed = ", ".join(map(repr, wait.choices))
             raise Misuse(
@@ -680,10 +737,17 @@ def _value(answer: Answer, wait: _Wait) -> Json:
     return value
 
 
-def _bind(answer: AnyAnswer, wait: _Wait) -> AnyAnswer:
-    """Return *answer* with the id that the asking run uses; approvals get a digest."""
+def _bind(answer: AnyAnswer, wait: _Wait, at: datetime | None = None) -> AnyAnswer:
+    """Return *answer* with the id that the asking run uses.
+
+    Approvals get a digest. One of several that a call needs also gets the moment *at*, unless that
+    is None.
+    """
     if isinstance(answer, Answer):
         return replace(answer, id=wait.id, value=_value(answer, wait))
     if wait.asked is None:
         return replace(answer, call_id=wait.id)
+    if isinstance(answer, Approve):
+        at = (at or answer.at) if wait.asked.approvals > 1 else None
+        return replace(answer, call_id=wait.id, digest=wait.asked.digest, at=at)
     return replace(answer, call_id=wait.id, digest=wait.asked.digest)

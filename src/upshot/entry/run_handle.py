@@ -16,7 +16,14 @@ from upshot.contract.model_calls import ModelRetried
 from upshot.contract.pending import AnyAnswer, Outdated, Taken
 from upshot.contract.protocols import Journal, Note
 from upshot.contract.result import AgentResult
-from upshot.entry.answers import Allow, NotAsked, answer_run, is_settled, unlogged_answers
+from upshot.entry.answers import (
+    Allow,
+    NotAsked,
+    answer_run,
+    is_settled,
+    unlogged_answers,
+    with_placed_approvals,
+)
 from upshot.entry.handoff_loop import following_run, whole_result
 from upshot.entry.resume import fold_new_events, read_begun, with_settlements
 from upshot.entry.session_setup import end_canceled, has_log
@@ -258,6 +265,7 @@ class RunHandle:
             return None
         if (result := result_of(found)) is None:
             return None
+        result = await with_placed_approvals(result, self._journal)
         return whole_result(found, await with_settlements(result, self._journal))
 
     async def _wait_settled(self, run_id: str, until: float | None) -> int:
@@ -286,7 +294,8 @@ class RunHandle:
             return False
         if await is_settled(past, self._journal):
             return False
-        return not await unlogged_answers(past, run_id, self._journal)
+        placed = await unlogged_answers(past, run_id, self._journal)
+        return all(one.part for one in placed)
 
     async def _chain(self) -> list[str]:
         """Return the run and those that its request was handed over to."""

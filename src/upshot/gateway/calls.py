@@ -296,7 +296,7 @@ class Calls:
                 while (item := _open_item(result)) is not None:
                     answer = await self._answer(run_id, item, elicit, until - loop.time())
                     elicit = None
-                    if answer is None and not await self._shared.placed_answers(run_id):
+                    if answer is None and not await self._is_answered(run_id):
                         return _waiting(run_id, item)
                     result = await self._continue_run(tool, call, ticket, answer)
         if result.status != Status.COMPLETED or not result.tool_outcomes:
@@ -380,8 +380,12 @@ class Calls:
     async def _inbox_answer(self, run_id: str) -> None:
         """Wait until the question was answered in the inbox."""
         with watch(self.journal, placed_answers_topic(run_id)) as changes:
-            while not await self._shared.placed_answers(run_id):
+            while not await self._is_answered(run_id):
                 await changes.changed(1.0)
+
+    async def _is_answered(self, run_id: str) -> bool:
+        """Whether the question was answered in the inbox, by all users that it needs."""
+        return any(not one.part for one in await self._shared.placed_answers(run_id))
 
     # -- results
 

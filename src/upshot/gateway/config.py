@@ -33,15 +33,15 @@ _TOP = (
 _OF_SERVER = ("command", "url", "env", "cwd", "headers", "trusted", "timeout_s")
 _OF_TOOL = (
     "effect", "once", "may_differ", "scope", "effect_name", "on_repeat", "claim_wait_s", "keep_s",
-    "approval", "deny", "ask", "verify", "timeout_s", "idempotent", "error",
+    "approval", "approvals", "deny", "ask", "verify", "timeout_s", "idempotent", "error",
 )  # fmt: skip
 _OF_OAUTH = ("resource", "servers", "audience", "scopes", "tenant")
 _OF_VERIFY = ("tool", "arguments", "found")
-_OF_POLICY = ("allow", "deny", "ask", "approval_expires_s")
+_OF_POLICY = ("allow", "deny", "ask", "approvals", "approval_expires_s")
 # Taken by a Tool as they are.
 _PLAIN = (
     "once", "may_differ", "scope", "effect_name", "on_repeat", "claim_wait_s", "timeout_s",
-    "idempotent",
+    "idempotent", "approvals",
 )  # fmt: skip
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _SERVER_NAME = re.compile(r"[A-Za-z0-9-]{1,32}")
@@ -432,7 +432,9 @@ def _tool(file: str, name: str, given: object, servers: Iterable[str]) -> ToolTe
     options["effect"] = Effect(cast("str", effect))
     if "keep_s" in section:
         options["keep"] = timedelta(seconds=_seconds(file, f"{where}.keep_s", section["keep_s"]))
-    ask, error = section.get("ask", "user"), section.get("error", "unknown")
+    # Several approvals are always those of staff.
+    audience = "user" if section.get("approvals", 1) == 1 else "staff"
+    ask, error = section.get("ask", audience), section.get("error", "unknown")
     if ask not in ("user", "staff"):
         raise Misuse(f"{file}: {where}.ask is {format_value(ask)}: give user or staff")
     if error not in ("unknown", "none"):

@@ -96,7 +96,7 @@ def filled(
         record = settled.record
         more = {"call_id": record.call_id}
         more["idempotency_key"] = record.idempotency_key or entry.idempotency_key
-        more["approved_by"] = "" if record.approval is None else record.approval.by
+        more["approved_by"] = "" if record.approval is None else record.approval.approvers
         more["ended_at"] = entry.ended_at or settled.time
     if started is not None:
         more["call_id"] = started.call_id

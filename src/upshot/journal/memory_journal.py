@@ -33,7 +33,7 @@ from upshot.contract.events import (
 )
 from upshot.contract.message import Message
 from upshot.contract.model_calls import Request
-from upshot.contract.pending import Pending
+from upshot.contract.pending import Pending, PendingApproval
 from upshot.contract.protocols import Note, RunSummary
 from upshot.errors import JournalError
 from upshot.journal.artifact_store import MemoryArtifactStore, StoredArtifact
@@ -77,6 +77,7 @@ from upshot.journal.shared import (
     duplicate_id_error,
     handed_over,
     is_past_key,
+    place_beside,
     redacted_submission,
     withdrawals_of,
 )
@@ -463,20 +464,26 @@ class MemoryJournal(MemoryLists, MemoryEffects, MemoryNotes, MemoryAudit):
             runs, lambda one: folded(logs[one].events), without=without, answers=answers
         )
 
-    async def place_answer(self, answer: PlacedAnswer, *, seq: int = 0) -> PlacedAnswer | None:
+    async def place_answer(
+        self, answer: PlacedAnswer, *, seq: int = 0, asked: PendingApproval | None = None
+    ) -> PlacedAnswer | None:
         """See ``SharedJournal.place_answer``."""
         log, kept = self._open().get(answer.run_id), self._wishes.setdefault(answer.run_id, {})
-        if answer.item not in kept and seq:
-            if log is None or len(log.events) != seq:
-                return None
-            self._make_due(self._root_of(answer.run_id), "answered")
-        if answer.item not in kept:
-            self._add_answer(answer, self._asks.get(answer.run_id, {}).get(answer.item))
+        placement = place_beside(answer, kept.values(), asked)
+        standing = placement.standing
+        if not placement.is_new:
+            return standing
+        if seq and (log is None or len(log.events) != seq):
+            return None
+        self._add_answer(answer, self._asks.get(answer.run_id, {}).get(answer.item))
+        kept[standing.row] = standing
         if answer.item in (asks := self._asks.get(answer.run_id, {})):
-            left = {item: one for item, one in asks.items() if item != answer.item}
-            self._asks[answer.run_id] = left
+            after = {**asks, answer.item: placement.asked}
+            self._asks[answer.run_id] = {item: one for item, one in after.items() if one}
+        if seq and placement.asked is None:
+            self._make_due(self._root_of(answer.run_id), "answered")
         self._changes.notify([placed_answers_topic(answer.run_id)])
-        return kept.setdefault(answer.item, answer)
+        return standing
 
     def _pop_questions(self, effect_id: str) -> set[str]:
         """Remove the questions about an effect from the inbox; returns the runs that ask them."""

@@ -17,7 +17,7 @@ resumes the run.
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime, timedelta
 from threading import Lock
@@ -30,7 +30,14 @@ from upshot.contract.base.structs import JsonObject, Moment, Value
 from upshot.contract.codec import decode, decoder_of, encode
 from upshot.contract.events import Event
 from upshot.contract.model_calls import Request
-from upshot.contract.pending import AnyAnswer, Audience, Pending, PendingApproval, PendingEffect
+from upshot.contract.pending import (
+    AnyAnswer,
+    Approve,
+    Audience,
+    Pending,
+    PendingApproval,
+    PendingEffect,
+)
 from upshot.contract.protocols import Journal, Note, RunCounts, RunFilters
 from upshot.errors import JournalError, Misuse
 from upshot.journal.run_counts import FigureQuery, OpenWork, RunFigures
@@ -57,6 +64,8 @@ class PlacedAnswer(Value, frozen=True, kw_only=True):
         answer: The answer; its secrets are masked.
         at: When it was given.
         key: For a signal: identifies it, so that it is delivered once.
+        part: Its number from 1 if it is one of several approvals that a call needs, and not the
+            last; otherwise 0.
     """
 
     run_id: str
@@ -64,6 +73,52 @@ class PlacedAnswer(Value, frozen=True, kw_only=True):
     answer: AnyAnswer
     at: Moment
     key: str = ""
+    part: int = 0
+
+    @property
+    def row(self) -> str:
+        """The name that it is stored under: one for a question, and one for each such approval."""
+        return f"{self.item} {self.part}" if self.part else self.item
+
+
+class Placement(NamedTuple):
+    """The outcome of placing a request.
+
+    Attributes:
+        standing: The request that is stored for the question.
+        is_new: Whether it is the one that is placed.
+        asked: The question, if it is still open afterwards.
+    """
+
+    standing: PlacedAnswer
+    is_new: bool
+    asked: PendingApproval | None = None
+
+
+def place_beside(
+    new: PlacedAnswer, kept: Iterable[PlacedAnswer], asked: PendingApproval | None
+) -> Placement:
+    """Decide about a request: the first answer stands, or the last of several approvals.
+
+    Args:
+        new: The request.
+        kept: The requests that are stored for its run.
+        asked: The question, with the approvals that the log has; None if one answer is enough.
+    """
+    same, is_approval = (
+        [one for one in kept if one.item == new.item],
+        isinstance(new.answer, Approve),
+    )
+    for one in same:
+        if not one.part or (is_approval and one.answer.by == new.answer.by):
+            return Placement(one, is_new=False)
+    if asked is None or asked.approvals <= 1 or not is_approval:
+        return Placement(new, is_new=True)
+    for one in (*same, new):
+        asked = asked.with_approval(one.answer.by, one.at)
+    if not asked.missing:
+        return Placement(new, is_new=True)
+    return Placement(replace(new, part=len(same) + 1), is_new=True, asked=asked)
 
 
 class Stop(Value, frozen=True, kw_only=True):
@@ -417,13 +472,19 @@ class SharedJournal(Protocol):
         """
         ...
 
-    async def place_answer(self, answer: PlacedAnswer, *, seq: int = 0) -> PlacedAnswer | None:
+    async def place_answer(
+        self, answer: PlacedAnswer, *, seq: int = 0, asked: PendingApproval | None = None
+    ) -> PlacedAnswer | None:
         """Store *answer*, unless its question already has one; the root run becomes due.
+
+        If several users must approve, each approval is stored. Nothing becomes due, and the
+        question stays in the inbox, until the last of them, a denial or an edit.
 
         Args:
             answer: The answer.
             seq: The last event of the run's log that the caller knows. 0 is for the run's holder:
                 nothing becomes due then.
+            asked: The question as the log has it; needed only if several users must approve.
 
         Returns:
             The request that is stored for the question. None if *seq* is given, and the run is
@@ -540,7 +601,7 @@ class SharedJournal(Protocol):
         ...
 
     async def placed_answers(self, run_id: str) -> Sequence[PlacedAnswer]:
-        """Return all requests stored for a run."""
+        """Return all requests stored for a run, oldest first."""
         ...
 
     async def place_stop(self, stop: Stop) -> None:

@@ -530,6 +530,9 @@ class _RecordedApprovals:
         faults: Gets what is wrong with the caller's function.
     """
 
+    # It answers for all users that a call needs.
+    is_record = True
+
     def __init__(
         self,
         case: Case,

@@ -414,9 +414,13 @@ class Activity:
 
     def _answered(self, event: ApprovalAnswered | QuestionAnswered, at_s: float) -> None:
         id = event.call_id if isinstance(event, ApprovalAnswered) else event.id
-        if not self._is_answered(id):
-            return
         call = self.state.asked.get(id)
+        if not self._is_answered(id):
+            if call is not None and call.missing and isinstance(event, ApprovalAnswered):
+                given = f"{len(call.approved_by)} of {call.approvals}"
+                detail = f"{call.tool_name} {words_of_answer(event.answer)}, {given}"
+                self._mark("answered", at_s, detail)
+            return
         detail = (
             f"{call.tool_name} {self._answer_words(id)}"
             if call is not None

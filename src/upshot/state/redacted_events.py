@@ -50,8 +50,9 @@ from upshot.state.turns import turn_of
 
 # Who and which; by which means; with which outcome.
 _FACTS = """
-    run_id parent_run_id agent_id to_agent_id task_id context_id id by call_id tool_call_id
-    interrupted_calls artifact_id idempotency_key key step channel path literal head digest sha256
+    run_id parent_run_id agent_id to_agent_id task_id context_id id by edited_by call_id
+    tool_call_id interrupted_calls artifact_id idempotency_key key step channel path literal head
+    digest sha256
     tool_version effect_id
     name tool tool_name tools handoffs model engine provider media_type tool_choice gate decider
     purpose mode trust

@@ -615,11 +615,18 @@ class RunState(msgspec.Struct, eq=False):
 
     def _approval_answered(self, event: ApprovalAnswered) -> None:
         asked, answer = self.asked.get(event.call_id), event.answer
-        if asked is not None and asked.digest == event.digest and not isinstance(answer, Answer):
-            if event.time and asked.asked_at and event.call_id not in self.answers:
-                waited = max(0.0, (event.time - asked.asked_at).total_seconds())
-                self.approved_in.append((asked.tool_name, waited))
-            self.answers[event.call_id] = answer
+        if asked is None or asked.digest != event.digest or isinstance(answer, Answer):
+            return
+        if isinstance(answer, Approve) and asked.approvals > 1:
+            asked = asked.with_approval(answer.by, answer.at or event.time)
+            self.asked[event.call_id] = asked
+            # A denial stands, whoever approves after it.
+            if asked.missing or isinstance(self.answers.get(event.call_id), Deny):
+                return
+        if event.time and asked.asked_at and event.call_id not in self.answers:
+            waited = max(0.0, (event.time - asked.asked_at).total_seconds())
+            self.approved_in.append((asked.tool_name, waited))
+        self.answers[event.call_id] = answer
 
     def _question_asked(self, event: QuestionAsked) -> None:
         id = bare_id(event.pending)

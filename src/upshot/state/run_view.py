@@ -339,7 +339,9 @@ class RunViewer:
             answer: AnyAnswer = Answer(event.id, event.value)
         else:
             answer = event.answer
-        self._answered.append(Answered(seq=event.seq, at=event.time, answer=answer, asked=asked))
+        # One of several approvals may have been given long before a session logged it.
+        at = getattr(answer, "at", None) or event.time
+        self._answered.append(Answered(seq=event.seq, at=at, answer=answer, asked=asked))
 
     def _add_message(self, event: RunEvent, role: str, text: str, **more: Any) -> None:
         self._messages.append(

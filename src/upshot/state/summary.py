@@ -26,7 +26,7 @@ from upshot.contract.events import (
     RunStarted,
 )
 from upshot.contract.model_calls import ModelResponse, Request
-from upshot.contract.pending import Pending, PendingApproval
+from upshot.contract.pending import Approve, Pending, PendingApproval
 from upshot.contract.protocols import RunSummary
 from upshot.contract.result import AgentResult
 from upshot.contract.tool_calls import ToolDenied, ToolFailure, ToolRecord, ToolTimeout
@@ -118,14 +118,25 @@ def asks_after(asks: Mapping[str, Pending], event: Event) -> Mapping[str, Pendin
     if change is not None:
         return asks if change.asks is None else change.asks
     if asks and isinstance(event, ApprovalAnswered | QuestionAnswered):
-        return {item: one for item, one in asks.items() if not _answers(event, item, one)}
+        after = {item: _ask_after(event, item, one) for item, one in asks.items()}
+        return {item: one for item, one in after.items() if one is not None}
     return asks
 
 
-def _answers(event: ApprovalAnswered | QuestionAnswered, item: str, asked: Pending) -> bool:
-    if isinstance(event, ApprovalAnswered):
-        return event.digest == item
-    return not isinstance(asked, PendingApproval) and event.id == bare_id(asked)
+def _ask_after(
+    event: ApprovalAnswered | QuestionAnswered, item: str, asked: Pending
+) -> Pending | None:
+    """Return a question after an answer, None if it was answered."""
+    if isinstance(event, QuestionAnswered):
+        is_answered = not isinstance(asked, PendingApproval) and event.id == bare_id(asked)
+        return None if is_answered else asked
+    if event.digest != item:
+        return asked
+    answer = event.answer
+    if isinstance(asked, PendingApproval) and isinstance(answer, Approve):
+        asked = asked.with_approval(answer.by, answer.at or event.time)
+        return asked if asked.approvals > 1 and asked.missing else None
+    return None
 
 
 def _on_start(event: RunStarted) -> SummaryChange:

@@ -15,6 +15,8 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeAlias
 
+from msgspec.structs import replace
+
 from upshot.contract.base.enums import Effect
 from upshot.contract.events import (
     ApprovalAnswered,
@@ -24,7 +26,17 @@ from upshot.contract.events import (
     ToolSettled,
     ToolStarted,
 )
-from upshot.contract.pending import AnyAnswer, Approve, Deny, Edit, Pending, PendingApproval
+from upshot.contract.pending import (
+    AnyAnswer,
+    Approve,
+    Deny,
+    Edit,
+    GivenApproval,
+    Pending,
+    PendingApproval,
+    already_approved,
+    check_approver,
+)
 from upshot.contract.tool_calls import (
     ApprovalRecord,
     ToolArtifactReference,
@@ -141,13 +153,40 @@ def reopen_all(state: ToolboxState, answers: Iterable[AnyAnswer]) -> list[CallSt
     if len(by_call) < len(given):
         raise Misuse("a call is answered twice: give one answer for each")
     calls: list[CallState] = []
+    for one in given:
+        if (pending := state.parked[one.call_id].pending) is not None:
+            check_approver(one, pending)
     # In the order of the calls, not of the answers, as the gates were asked; a list, because
     # unparking changes the mapping.
     for call_id in [one for one in state.parked if one in by_call]:
+        if _needs_more(state, state.parked[call_id], by_call[call_id]):
+            continue
         parked, *followers = state.unpark(call_id)
         calls.append(_reopen(state, parked, by_call[call_id]))
         calls += [_reopen_follower(state, one) for one in followers]
     return calls
+
+
+def _needs_more(state: ToolboxState, call: CallState, answer: CallAnswer) -> bool:
+    """Count an approval of a parked call; return whether more users must approve it."""
+    pending = call.pending
+    if pending is None or pending.approvals <= 1 or not isinstance(answer, Approve):
+        return False
+    if call.is_answered:
+        # The approvals in the log are counted already.
+        return pending.missing > 0
+    if not state.is_question_of(answer, pending):
+        return False
+    if pending.approval_of(answer.by) is not None:
+        state.warn("answer_outdated", already_approved(answer.by, answer.call_id))
+        return True
+    given = replace(answer, at=state.clock.now())
+    call.pending = pending.with_approval(answer.by, given.at)
+    state.asked[call.call_id] = call.pending
+    if not call.pending.missing:
+        return False
+    state.emit(state.mask(ApprovalAnswered(answer=given, digest=pending.digest)))
+    return True
 
 
 def valid_answers(state: ToolboxState, earlier: EarlierCalls) -> list[CallAnswer]:
@@ -179,7 +218,7 @@ def _remember_answer(state: ToolboxState, call: CallState, earlier: EarlierCalls
     asked, answer = earlier.asked.get(call.call_id), earlier.answers.get(call.call_id)
     if tool is None or tool.version != started.tool_version or asked is None or answer is None:
         return
-    call.approval = _record(state, answer, call_digest(tool, asked.arguments))
+    call.approval = _record(state, answer, call_digest(tool, asked.arguments), asked)
     state.turn.remember(call.approval, tool_name=call.tool_name, tool_version=tool.version)
 
 
@@ -198,24 +237,36 @@ def _reopen(state: ToolboxState, parked: CallState, answer: CallAnswer) -> CallS
     call.step, call.reply = parked.step, parked.reply
     call.source, call.is_edited, call.asks = parked.source, parked.is_edited, parked.asks
     call.refused, call.mended = parked.refused, parked.mended
-    pending = parked.pending
+    call.edit = parked.edit and GivenApproval(by=parked.edit.by)
+    pending, needs_others = parked.pending, False
     if pending is not None and not state.is_question_of(answer, pending):
         _warn_outdated(state, call)
         return call
     if isinstance(answer, Approve):
         call.granted = digest
+    elif isinstance(answer, Edit) and pending is not None and pending.approvals > 1:
+        needs_others = True
+        _ask_about_edit(state, call, answer)
     elif isinstance(answer, Edit):
         # The edited arguments are the user's own, so there is nothing left to ask.
         call.source, call.is_edited, call.granted = answer.arguments, True, ANY_ARGUMENTS
-    call.approval = _record(state, answer, digest)
+    call.approval = None if needs_others else _record(state, answer, digest, pending)
     # Before the gates are asked again, because the approval gate refuses what the user refused.
     version = parked.known_tool.version
-    state.turn.remember(call.approval, tool_name=call.tool_name, tool_version=version)
+    if call.approval is not None:
+        state.turn.remember(call.approval, tool_name=call.tool_name, tool_version=version)
     if not parked.is_answered:
         # Otherwise the answer came from the log.
         asked = "" if pending is None else pending.digest
         state.emit(state.mask(ApprovalAnswered(answer=answer, digest=asked)))
     return call
+
+
+def _ask_about_edit(state: ToolboxState, call: CallState, answer: Edit) -> None:
+    """Ask about the arguments of an edit: its user is the first of those who must approve them."""
+    call.source, call.is_edited = answer.arguments, True
+    call.edit = GivenApproval(by=answer.by, at=state.clock.now())
+    call.asks = call.asks or f"{answer.by} changed the arguments"
 
 
 def _reopen_follower(state: ToolboxState, follower: CallState) -> CallState:
@@ -226,12 +277,16 @@ def _reopen_follower(state: ToolboxState, follower: CallState) -> CallState:
     return call
 
 
-def _record(state: ToolboxState, answer: CallAnswer, digest: str) -> ApprovalRecord:
+def _record(
+    state: ToolboxState, answer: CallAnswer, digest: str, asked: PendingApproval | None
+) -> ApprovalRecord:
+    is_edited = asked is not None and asked.edited_by and isinstance(answer, Approve)
     return ApprovalRecord(
-        decision=_DECISIONS[type(answer)],
+        decision="edited" if is_edited else _DECISIONS[type(answer)],
         by=answer.by,
         at=state.clock.now(),
         digest=digest,
+        approved_by=asked.approved_by if asked is not None and isinstance(answer, Approve) else (),
         reason=answer.reason if isinstance(answer, Deny) else "",
         scope=_SCOPE_OF_NO if isinstance(answer, Deny) else getattr(answer, "always", ""),
     )
@@ -284,7 +339,12 @@ def restore_call(state: ToolboxState, call: CallState, earlier: EarlierCalls) ->
         _remember_answer(state, call, earlier)
     elif call.call_id in earlier.asked:
         # The user was asked about these arguments, whatever a model had to correct first.
-        call.mended = earlier.asked[call.call_id].arguments
+        asked = earlier.asked[call.call_id]
+        call.mended = asked.arguments
+        if asked.edited_by:
+            # The other users are asked about the arguments of the edit.
+            call.source, call.is_edited, call.asks = asked.arguments, True, asked.reason
+            call.edit = GivenApproval(by=asked.edited_by)
         call.is_answered = call.call_id in earlier.answers
 
 

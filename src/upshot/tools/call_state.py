@@ -17,7 +17,7 @@ from upshot.contract.base.enums import Effect
 from upshot.contract.base.json_values import canonical_json
 from upshot.contract.base.structs import Json, JsonObject
 from upshot.contract.effects import EffectClaim
-from upshot.contract.pending import Pending, PendingApproval, TaintOrigin
+from upshot.contract.pending import GivenApproval, Pending, PendingApproval, TaintOrigin
 from upshot.contract.protocols import Clock
 from upshot.contract.settings import Budget
 from upshot.contract.tool_calls import (
@@ -341,6 +341,9 @@ class CallState:
         refused: The faults before a model corrected the arguments; None if none did.
         mended: The arguments corrected by a model; None if none did.
         is_answered: Whether the user has answered already, so ``approve`` is not asked.
+        approvals: How many different users must approve it by the policy.
+        edit: The edit of its arguments that other users must approve too; None if there is none.
+            It has no moment once the others were asked.
         is_distrusted: Whether ``asks`` is set because of untrusted results in the context.
         verdict: Which of its values are vouched for and which are in doubt, if judged.
         is_dry: Whether it is a dry run: the user is not asked, and nothing runs.
@@ -409,6 +412,8 @@ class CallState:
     refused: Refused | None = None
     mended: str | JsonObject | None = None
     is_answered: bool = False
+    approvals: int = 1
+    edit: GivenApproval | None = None
     is_distrusted: bool = False
     verdict: Verdict = NO_VERDICT
     is_dry: bool = False
@@ -471,6 +476,11 @@ class CallState:
         """Identifies the effect: the same for all calls that make it, such as equal calls."""
         return self.digest if self.claim is None else self.claim.id
 
+    @property
+    def needed(self) -> int:
+        """How many different users must approve it, 1 or more."""
+        return max(self.approvals, self.known_tool.approvals)
+
     def question_digest(self, asked_at: datetime | None) -> str:
         """Return a digest of the question at that moment; a later question has another."""
         moment = "" if asked_at is None else asked_at.astimezone(UTC).isoformat()
@@ -478,6 +488,8 @@ class CallState:
         # With other doubts than those shown, it is another question.
         for doubt in self.verdict.doubts:
             text += f"\n{doubt.path}\n{doubt.reason}"
+        if (needed := self.needed) > 1:
+            text += f"\nby {needed}"
         return hashlib.sha256(text.encode()).hexdigest()
 
     def take_tool(self, tool: Tool | None) -> None:

@@ -355,6 +355,8 @@ class ToolboxState:
         earlier = self.asked.get(call.call_id)
         if (
             earlier is not None
+            # An edit is a new question, even if it changes nothing.
+            and not pending.approved_by
             and earlier.digest == call.question_digest(earlier.asked_at)
             and not self.is_expired(earlier)
         ):
@@ -381,7 +383,11 @@ class ToolboxState:
             call.follows = "" if place == 0 else followers[0].call_id
         if followers:
             first, *self.followers[len(self.followers) :] = followers
-            self.park(first, msgspec.structs.replace(pending, call_id=first.call_id))
+            # An approval of one call does not count for another.
+            own = msgspec.structs.replace(
+                pending, call_id=first.call_id, approved_by=(), edited_by=""
+            )
+            self.park(first, own)
 
     def stop_waiting(self, call: CallState) -> bool:
         """Stop a parked call from waiting; returns whether it was waiting."""

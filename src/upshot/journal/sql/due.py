@@ -12,6 +12,7 @@ from collections.abc import Collection, Sequence
 
 from upshot.contract.base.enums import Status
 from upshot.contract.codec import decode, encode
+from upshot.contract.pending import PendingApproval
 from upshot.journal.audit import AuditRow
 from upshot.journal.event_codec import from_micros
 from upshot.journal.lease_holder import NOBODY, read_holder
@@ -25,6 +26,7 @@ from upshot.journal.shared import (
     Submission,
     duplicate_id_error,
     is_past_key,
+    place_beside,
 )
 from upshot.journal.sql.audit_rows import add_answer
 from upshot.journal.sql.connection import (
@@ -35,7 +37,7 @@ from upshot.journal.sql.connection import (
     Connection,
     WriteConnection,
 )
-from upshot.journal.sql.inbox import drop_item
+from upshot.journal.sql.inbox import drop_item, keep_item
 from upshot.journal.sql.queries import FREE, last_seq, number_of, read_summaries
 from upshot.journal.sql.submissions import keep_submission, queue_run
 from upshot.journal.watching import DUE, placed_answers_topic
@@ -184,31 +186,40 @@ _HOLDER_OF = f"SELECT {HOLDER} FROM runs WHERE run_id = ?"
 
 
 def place_answer(
-    connection: WriteConnection, answer: PlacedAnswer, seq: int, row: AuditRow | None
+    connection: WriteConnection,
+    answer: PlacedAnswer,
+    seq: int,
+    asked: PendingApproval | None,
+    row: AuditRow | None,
 ) -> PlacedAnswer | None:
     """Store a request within a transaction, with its row of the audit.
 
     See ``SharedJournal.place_answer``.
     """
     connection.lock_run(answer.run_id)
-    for one in read_placed_answers(connection, answer.run_id):
-        if one.item == answer.item:
-            return one
+    kept = read_placed_answers(connection, answer.run_id)
+    standing, is_new, still_asked = place_beside(answer, kept, asked)
+    if not is_new:
+        return standing
     if seq and (_is_held(connection, answer.run_id) or last_seq(connection, answer.run_id) != seq):
         return None
-    connection.execute(_ADD_WISH, (answer.run_id, answer.item, encode(answer).decode()))
+    connection.execute(_ADD_WISH, (answer.run_id, standing.row, encode(standing).decode()))
     if row is not None:
         add_answer(connection, answer, row)
-    drop_item(connection, answer.run_id, answer.item)
     connection.topics.add(placed_answers_topic(answer.run_id))
+    if still_asked is not None:
+        keep_item(connection, answer.run_id, answer.item, still_asked)
+        return standing
+    drop_item(connection, answer.run_id, answer.item)
     if seq:
         make_due_soon(connection, answer.run_id, "answered")
-    return answer
+    return standing
 
 
 def read_placed_answers(connection: Connection, run_id: str) -> list[PlacedAnswer]:
-    """Return all requests stored for a run."""
-    return [decode(body, PlacedAnswer) for (body,) in connection.execute(_READ_WISHES, (run_id,))]
+    """Return all requests stored for a run, oldest first."""
+    rows = connection.execute(_READ_WISHES, (run_id,))
+    return sorted((decode(body, PlacedAnswer) for (body,) in rows), key=lambda one: one.at)
 
 
 def place_stop(connection: WriteConnection, stop: Stop) -> None:

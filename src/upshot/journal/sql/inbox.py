@@ -20,11 +20,14 @@ from upshot.journal.run_counts import AGES
 from upshot.journal.run_list import no_such_page
 from upshot.journal.shared import InboxItem, InboxQuery, Unsent, tool_of
 from upshot.journal.sql.connection import NEVER, NOW_US, Connection, WriteConnection, owned_by
+from upshot.journal.watching import DUE
 from upshot.state.child_runs import asked_inside
 
 _PARKED = f"status = '{Status.INPUT_REQUIRED}'"
 _DROP = "DELETE FROM inbox WHERE run_no = ?"
 _DROP_ITEM = """DELETE FROM inbox WHERE item = ? AND run_no =
+    (SELECT run_no FROM runs WHERE run_id = ?)"""
+_KEEP_ITEM = """UPDATE inbox SET body = ? WHERE item = ? AND run_no =
     (SELECT run_no FROM runs WHERE run_id = ?)"""
 _ASKING = """SELECT CAST(runs.run_id AS TEXT) FROM inbox JOIN runs ON runs.run_no = inbox.run_no
     WHERE inbox.item = ?"""
@@ -114,6 +117,12 @@ def _text(name: str) -> str:
 def drop_item(connection: WriteConnection, run_id: str, item: str) -> None:
     """Remove an answered question from the inbox."""
     connection.execute(_DROP_ITEM, (item, run_id))
+
+
+def keep_item(connection: WriteConnection, run_id: str, item: str, asked: Pending) -> None:
+    """Store a question of the inbox as it is now."""
+    connection.execute(_KEEP_ITEM, (encode(asked).decode(), item, run_id))
+    connection.topics.add(DUE)
 
 
 def remove_settled_questions(connection: WriteConnection, effect_id: str) -> list[str]:

@@ -37,7 +37,13 @@ export function drawPending(node, runId, pending, head) {
 }
 
 const itemId = (/** @type {Item} */ item) => (item.pending.kind === "pending_approval" ? item.pending.call_id : item.pending.id);
-const itemKey = (/** @type {Item} */ item) => `${item.run_id}/${itemId(item)}/${item.pending.digest ?? ""}`;
+const itemKey = (/** @type {Item} */ item) => `${item.run_id}/${itemId(item)}/${item.pending.digest ?? ""}/${item.pending.approved_by?.length ?? 0}`;
+
+/** Whether the signed-in user has given one of the approvals that a call needs. */
+const isApprovedByMe = (/** @type {Item} */ item) => (item.pending.approved_by ?? []).some((one) => one.by === shared.me.user?.id);
+
+/** How many more users must approve a call; 0 if one is enough. */
+const missing = (/** @type {AnyPending} */ p) => ((p.approvals ?? 1) > 1 ? Math.max(0, (p.approvals ?? 1) - (p.approved_by?.length ?? 0)) : 0);
 
 /** One item, or several equal ones together: what will happen, why it is asked, and buttons to answer. */
 class Ask {
@@ -88,7 +94,16 @@ class Ask {
     return [description && h("p.quiet", description), h("div.arguments", { "aria-label": "Arguments" }, jsonNode(p.arguments ?? {})),
       (p.reason || p.taint || doubts.length) ? h("div.why", h("b", "Why it is asked: "), p.reason || "what it read may come from a stranger",
         p.taint ? h("div", "Untrusted: ", jsonNode(p.taint)) : null, doubts.length ? h("ul", doubts.map((one) => h("li", jsonNode(one)))) : null) : h("p.quiet", "A rule asks for approval of each such call."),
-      item.inPlace ? null : this.beforeNode(item)];
+      this.approversNode(), item.inPlace ? null : this.beforeNode(item)];
+  }
+
+  /** Who has approved a call that several users must approve. */
+  approversNode() {
+    const p = this.pending;
+    if ((p.approvals ?? 1) < 2) return null;
+    if (this.items.length > 1) return h("p.approvers", h("b", `Each needs ${p.approvals} different users.`));
+    const given = (p.approved_by ?? []).map((one) => h("li", h("b", one.by), one.by === p.edited_by ? " changed the arguments and approved them " : " approved it ", when(one.at)));
+    return h("div.approvers", h("b", `Needs ${p.approvals} different users; ${missing(p)} more must approve it.`), given.length ? h("ul", given) : null);
   }
 
   /** Earlier decisions about such calls, loaded on request. */
@@ -157,11 +172,12 @@ class Ask {
     if (!this.isApproval) return [...(this.isEffect ? this.settling() : this.choices()), later];
     const all = this.items.length > 1 ? ` all ${this.items.length}` : "";
     const isDestructive = this.pending.effect === "destructive";
+    const isMine = this.items.every(isApprovedByMe);
     return [
-      h(isDestructive ? "button.danger" : "button.primary", { type: "button", title: "a", onclick: () => this.approve() }, `Approve${all}${all && " …"}`),
+      isMine ? h("span.quiet", "You have approved it; another user must.") : h(isDestructive ? "button.danger" : "button.primary", { type: "button", title: "a", onclick: () => this.approve() }, `Approve${all}${all && " …"}`),
       h("button", { type: "button", title: "d", onclick: () => this.deny() }, `Deny${all}`),
       this.items.length === 1 && h("button", { type: "button", title: "e", onclick: () => this.edit() }, "Edit"),
-      !isDestructive && this.items.length === 1 && h("details.always", h("summary", "Always"), h("div", h("button", { type: "button", onclick: () => this.approve("arguments") }, "for these arguments"), h("button", { type: "button", onclick: () => this.approve("tool") }, "for this tool, in this conversation or run"))),
+      !isDestructive && this.items.length === 1 && !missing(this.pending) && h("details.always", h("summary", "Always"), h("div", h("button", { type: "button", onclick: () => this.approve("arguments") }, "for these arguments"), h("button", { type: "button", onclick: () => this.approve("tool") }, "for this tool, in this conversation or run"))),
       later];
   }
 
@@ -175,7 +191,7 @@ class Ask {
   }
 
   async approve(always = "") {
-    if (this.isDone) return;
+    if (this.isDone || this.items.every(isApprovedByMe)) return;
     if (this.items.length > 1) {
       this.approveAll();
       return;
@@ -316,11 +332,12 @@ class Ask {
   told(got, answer) {
     const isLate = got && ("decision" in got || "reason" in got);
     if (!isLate && this.isEffect) return `Settled: ${words(answer.value === "yes")}.`;
+    if (got?.missing) return `Approved; ${many(got.missing, "more user")} must approve it.`;
     if (!isLate) return { approve: "Approved.", deny: "Denied.", edit: "Approved as changed.", answer: "Answered." }[answer.kind];
     this.isLost = true;
     if (got.decision && this.isEffect) return `${got.by || "Somebody"} was first: ${words(/** @type {any} */ (got.decision).value === "yes")}. Your answer was not taken.`;
     if (got.decision) return `${got.by || "Somebody"} was first and ${decisionText(got.decision)}${got.at ? ` at ${moment(got.at)}` : ""}. Your answer was not taken.`;
-    return `Your answer came too late and was not taken: ${got.reason || "it does not wait any more"}.`;
+    return `Your answer was not taken: ${got.reason || "it does not wait any more"}.`;
   }
 
   finish(text) {

@@ -127,6 +127,8 @@ class Tool(Generic[P, R_co]):
         asked_by: Words that a user may use to ask for it; empty uses the first word of its name.
         approval_expires_s: Seconds until an unanswered approval is asked again; None uses the
             policy's value.
+        approvals: How many different users must approve a call, 1 or more. With 2 or more every
+            call needs approval, unless ``approval`` says which do.
         rate: How often a run may call it; None means no limit.
         circuit: When a run stops calling it after failures; None is never.
         block_scope: What a final failure blocks for the rest of the turn: the "tool", or only
@@ -177,6 +179,7 @@ class Tool(Generic[P, R_co]):
     private: bool = False
     asked_by: str | Iterable[str] = ()
     approval_expires_s: float | None = None
+    approvals: int = 1
     rate: Rate | None = None
     circuit: Circuit | None = None
     block_scope: Literal["tool", "key"] = "tool"
@@ -284,7 +287,9 @@ class Tool(Generic[P, R_co]):
     @cached_property
     def always_asks(self) -> bool:
         """Whether every call needs approval, whatever the policy or a hook says."""
-        return self.effect is Effect.DESTRUCTIVE if self.approval is None else self.approval is True
+        if self.approval is None:
+            return self.effect is Effect.DESTRUCTIVE or self.approvals > 1
+        return self.approval is True
 
     @cached_property
     def is_deduplicated(self) -> bool:
@@ -452,6 +457,7 @@ def tool(
     private: bool = False,
     asked_by: str | Iterable[str] = (),
     approval_expires_s: float | None = None,
+    approvals: int = 1,
     rate: Rate | None = None,
     circuit: Circuit | None = None,
     block_scope: Literal["tool", "key"] = "tool",

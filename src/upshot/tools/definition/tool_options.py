@@ -220,6 +220,12 @@ def check_tool(fields: Mapping[str, object]) -> None:
         raise Misuse(
             f"tool {name!r}: on_unknown= is only for a tool that writes, but this one only reads"
         )
+    if fields["approvals"] != 1 and (fields["approval"] is False or fields["ask"] == "user"):
+        other = "approval=False" if fields["approval"] is False else "ask='user'"
+        raise Misuse(
+            f"tool {name!r}: approvals={fields['approvals']} means that so many of your staff must "
+            f"approve a call, which {other} contradicts: leave one of them out"
+        )
     if not _is_environment(fields["env"]):
         # The value is not shown, because it may contain keys.
         raise Misuse(f"tool {name!r}: env is not a mapping of names to texts: give one, or None")
@@ -348,6 +354,7 @@ _ALLOWED = {
     **dict.fromkeys(("timeout_s", "approval_expires_s", "claim_wait_s"), _SECONDS),
     "min_useful_s": Allowed("seconds, at least 0", fits=is_amount),
     "retries": whole_number(0),
+    "approvals": whole_number(1),
     "concurrency": Allowed(
         "a whole number of at least 1, or None", _NONE, fits=partial(is_whole, least=1)
     ),

@@ -162,11 +162,14 @@ class ApprovalGate(StandardGate):
         """Create the gate.
 
         Args:
-            approve: Answers immediately; None parks every call that needs approval.
+            approve: Answers immediately; None parks every call that needs approval. It is one
+                answer, so a call that several users must approve is parked all the same.
             expires_s: Seconds until an unanswered question must be asked again, unless the tool
                 has its own value; None is never.
         """
         self._approve = approve
+        # The record of an earlier run has the approvals of all its users.
+        self._is_record = bool(getattr(approve, "is_record", False))
         self._expires_s = expires_s
 
     def check(self, call: CallState) -> Verdict | Awaitable[Verdict]:
@@ -181,7 +184,9 @@ class ApprovalGate(StandardGate):
             refusal = approvals.refusal(call.digest)
             if refusal:
                 return Denial(DeniedReason.WRITE_DENIED, refusal)
-            if is_asked and (grant := approvals.grant(call)) is not None:
+            # A standing approval does not count where several users must approve.
+            may_stand = is_asked and call.needed == 1
+            if may_stand and (grant := approvals.grant(call)) is not None:
                 return self._apply_grant(call, grant, approvals)
         if not is_asked:
             return None
@@ -233,7 +238,7 @@ class ApprovalGate(StandardGate):
     def _ask_or_park(
         self, call: CallState
     ) -> Denial | Park | Rewind | Awaitable[Denial | Park | Rewind | None] | None:
-        if self._approve is None or call.is_dry:
+        if self._approve is None or call.is_dry or not (call.needed == 1 or self._is_record):
             return self._park(call)
         return self._ask(call, self._approve)
 
@@ -277,6 +282,7 @@ class ApprovalGate(StandardGate):
     def _park(self, call: CallState) -> Park:
         now, expires_s = call.turn.clock.now(), call.known_tool.approval_expires_s
         expires_s = self._expires_s if expires_s is None else expires_s
+        needed, edit = call.needed, call.edit
         return Park(
             PendingApproval(
                 call_id=call.call_id,
@@ -290,7 +296,10 @@ class ApprovalGate(StandardGate):
                 vouched=call.verdict.vouched,
                 asked_at=now,
                 expires_at=None if expires_s is None else now + timedelta(seconds=expires_s),
-                audience=call.known_tool.ask,
+                audience=call.known_tool.ask if needed == 1 else "staff",
+                approvals=needed,
+                approved_by=() if edit is None or edit.at is None else (edit,),
+                edited_by="" if edit is None else edit.by,
             )
         )
 

@@ -379,7 +379,11 @@ class PolicyGate(StandardGate):
         """Deny or ask by the rules."""
         if refusal := self._refusal(call.known_tool):
             return Denial(DeniedReason.POLICY, refusal)
-        call.asks = self._question(call.known_tool)
+        tool = call.known_tool
+        call.asks = self._question(tool)
+        call.approvals = self._policy.approvals_of(
+            tool.name, effect=tool.declared_effect, network=tool.network
+        )
         return None
 
     def _question(self, tool: Tool) -> str:
