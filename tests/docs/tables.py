@@ -29,6 +29,8 @@ from upshot.contract import DELTAS
 from upshot.models import PROVIDERS, Provider
 from upshot.models.providers import ALIASES, PLACES
 from upshot.runs.plan import Plan, ResumeOptions, RunOptions
+from upshot.wire.batch_forms import FORMS
+from upshot.wire.batches import BatchForm
 
 __all__ = ["PAGES", "filled", "words_of"]
 
@@ -167,6 +169,19 @@ def providers() -> str:
     return table("provider, key, surfaces, address, extra, recordings", rows)
 
 
+def batches() -> str:
+    """The providers that have batches."""
+    rows: list[tuple[str, ...]] = []
+    for name, form in FORMS.items():
+        provider = PROVIDERS[name]
+        surfaces = (provider.surface, *provider.other_surfaces)
+        spoken = ", ".join(one for one in surfaces if one in form.surfaces)
+        place = f"`{form.starts}NAME`: {form.needs}" if form.needs else ""
+        found = "no" if form.find is BatchForm.find else "yes"
+        rows.append((f"`{name}`", spoken, place, found))
+    return table("provider, surfaces, place, found after a kill", rows)
+
+
 def address_of(provider: Provider) -> str:
     """Where a provider is, and which variables say parts of it."""
     said = {
@@ -217,6 +232,7 @@ MAKERS: dict[str, Callable[[], str]] = {
     "deltas": lambda: events(deltas=True),
     "options": options,
     "providers": providers,
+    "batches": batches,
     "routes": lambda: table("Who, Routes", rows_of_page()),
     "told_cases": lambda: table(", ".join(("adapter", *CASES)), case_rows()),
     "told_facts": lambda: table(", ".join(("adapter", *FACTS)), fact_rows()),

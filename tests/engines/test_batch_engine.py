@@ -229,27 +229,6 @@ async def test_a_batch_that_is_refused_fails_the_run_and_shows_no_key():
     assert "a-secret-key" not in result.error.message
 
 
-@pytest.mark.parametrize("model", ["google:gemini-3-pro", 'scripted:["x"]'])
-def test_a_provider_without_batches_is_misuse(model):
-    with pytest.raises(Misuse, match="openai, groq, anthropic have"):
-        batch(model)
-
-
-async def test_a_submission_of_unknown_outcome_is_not_made_again():
-    provider, journal = Provider(in_file(chat(content="Hello."))), MemoryJournal()
-    options = {"journal": journal, "engine": engine_of(provider)}
-    parked = await run(Agent("a"), "Hi", **options)
-    # The log of a process that died before it knew whether the provider has the batch.
-    cut = MemoryJournal()
-    async for event in journal.events(parked.run_id):
-        if event.kind == "step_settled":
-            break
-        cut.append(event)
-    result = await resume(parked.run_id, Agent("a"), journal=cut, engine=options["engine"])
-    assert (result.status, len(provider.batches)) == ("failed", 1)
-    assert result.error.code == "interrupted"
-
-
 def test_a_time_that_is_no_time_is_misuse():
     with pytest.raises(Misuse, match="every_s is 0"):
         BatchEngine(resolve("openai:m"), every_s=0)
