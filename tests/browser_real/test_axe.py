@@ -33,6 +33,7 @@ async def test_axe_finds_nothing_serious_in_any_page(
             "/runs?effect=unknown",
             "/inbox",
             "/effects",
+            "/tools",
             "/conversations",
         ]
         paths += [

@@ -14,7 +14,7 @@ import pytest
 from playwright.async_api import expect
 
 from tests.browser_real.conftest import LAPTOP, take_picture
-from tests.browser_real.shop import make_shop
+from tests.browser_real.shop import fill, make_shop
 from tests.serve.kit import served
 from upshot.contract.agent_spec import AgentSpec
 from upshot.contract.base.enums import Effect, ErrorCode, Status
@@ -24,7 +24,7 @@ from upshot.contract.events import RunSettled, RunStarted
 from upshot.contract.model_calls import Request
 from upshot.contract.pending import PendingQuestion
 from upshot.contract.result import AgentResult
-from upshot.contract.usage import Cost, Usage
+from upshot.contract.usage import Cost, RateLimitWindow, Usage
 
 RUNS = 700
 PHONE = {"width": 390, "height": 844}
@@ -40,16 +40,46 @@ def took_of(chance: random.Random, usual_s: float, calls: int) -> tuple[int, ...
     return tuple(took)
 
 
-def calls_of(chance: random.Random) -> tuple[CallCount, ...]:
+def calls_of(chance: random.Random, at: datetime) -> tuple[CallCount, ...]:
     model = chance.choice(["openai:gpt-5", "openai:gpt-5", "anthropic:claude-sonnet-4-5"])
     tools = chance.sample([("find_order", 0.04), ("track_parcel", 0.9), ("refund", 0.3)], 2)
-    asked = chance.randint(1, 5)
-    counts = [CallCount(type="model", name=model, calls=asked, took=took_of(chance, 2.2, asked))]
+    asked, limited = chance.randint(1, 5), int(chance.random() < 0.04)
+    left = chance.randint(40, 480)
+    counts = [
+        CallCount(
+            type="model",
+            name=model,
+            calls=asked,
+            limited=limited,
+            took=took_of(chance, 2.2, asked),
+            windows=(
+                RateLimitWindow(name="requests_per_minute", limit=500, remaining=left),
+                RateLimitWindow(name="tokens_per_minute", limit=200_000, remaining=left * 300),
+            ),
+            at=at,
+        )
+    ]
     for name, usual_s in tools:
         calls = chance.randint(1, 3)
         failed = int(chance.random() < 0.05)
-        took = took_of(chance, usual_s, calls)
-        counts.append(CallCount(type="tool", name=name, calls=calls, failed=failed, took=took))
+        is_refund = name == "refund"
+        slowest_ms = int(usual_s * 1500 * chance.lognormvariate(0, 0.5))
+        counts.append(
+            CallCount(
+                type="tool",
+                name=name,
+                calls=calls,
+                failed=failed,
+                timed_out=int(failed and name == "track_parcel"),
+                unknown=int(is_refund and chance.random() < 0.03),
+                denied=int(is_refund and chance.random() < 0.1),
+                repeated=int(is_refund and chance.random() < 0.05),
+                took=took_of(chance, usual_s, calls),
+                slowest_ms=slowest_ms,
+                slowest=f"call_{slowest_ms}",
+                waits=took_of(chance, 300, 1) if is_refund else (),
+            )
+        )
     return tuple(counts)
 
 
@@ -72,7 +102,7 @@ async def fill_days(app: Any, count: int = RUNS) -> None:
             total=Decimal(str(round(chance.lognormvariate(-4, 0.8), 4))),
             currency="EUR" if n % 5 == 0 else "USD",
         )
-        run_id, calls = f"day-{n}", calls_of(chance)
+        run_id, calls = f"day-{n}", calls_of(chance, at)
         effect = Effect.UNKNOWN if n % 101 == 3 else Effect.NONE
         started = RunStarted(
             run_id=run_id,
@@ -231,3 +261,91 @@ async def test_the_full_overview_has_no_finding_of_axe_and_fits_the_screen(
             await page.set_viewport_size({**viewport, "height": full})
             await take_picture(page, f"overview-{period}-{size}-{scheme}-whole")
         await page.context.close()
+
+
+async def test_the_slowest_tool_and_its_slowest_call_are_found_at_once(
+    days: Any, page_of: Any
+) -> None:
+    _, client = days
+    page = await page_of(client.url)
+    await page.locator('[data-mark="all tools"]').click()
+    await page.wait_for_url("**/tools")
+    first = page.locator(".tools > li").first
+    await expect(first.locator("h2")).to_have_text("track_parcel")
+    slow = first.locator(".slow a").first
+    run_id = (await slow.get_attribute("data-mark") or "").split()[1]
+    calls = [
+        (call["took_ms"], call["run_id"])
+        for tool in (await client.by("oz").get("/api/tools"))[1]["tools"]
+        for call in tool["slowest"]
+    ]
+    assert run_id == max(calls)[1]
+    await slow.click()
+    await page.wait_for_url(f"**/runs/{run_id}#call_*")
+    await page.go_back()
+    await page.get_by_role("link", name="Most calls").click()
+    await page.wait_for_url("**/tools?sort=calls")
+    counts = [
+        number_in(await one.inner_text())
+        for one in await page.locator(".tools [data-mark$=' calls']").all()
+    ]
+    assert counts == sorted(counts, reverse=True) and len(counts) == 3
+    await page.keyboard.press("j")
+    assert await page.evaluate("document.activeElement.dataset.mark.startsWith('tool ')")
+    assert page.faults == []
+
+
+async def test_a_link_to_a_slow_call_selects_it_in_the_run(tmp_path: Path, page_of: Any) -> None:
+    app = make_shop(str(tmp_path / "runs.db"))
+    async with served(app, rate=100_000) as client:
+        await fill(app, 8)
+        _, found = await client.by("oz").get("/api/tools?period=hour")
+        call = next(tool["slowest"][0] for tool in found["tools"] if tool["slowest"])
+        page = await page_of(f"{client.url}/tools?period=hour")
+        await page.locator(f'[data-mark="slow {call["run_id"]} {call["call_id"]}"]').click()
+        row = page.locator("button.row[aria-expanded=true]")
+        await expect(row).to_contain_text(call["tool"])
+        assert page.faults == []
+
+
+async def test_the_runs_that_met_a_limit_are_found_at_once(days: Any, page_of: Any) -> None:
+    _, client = days
+    page = await page_of(client.url)
+    card = page.get_by_role("region", name="Limits of providers")
+    await expect(card).to_contain_text("of 500 left")
+    _, found = await client.by("oz").get("/api/overview")
+    refused = [one for one in found["limits"] if one["refused"]]
+    assert refused
+    mark = card.locator(f'[data-mark="met {refused[0]["runs"][0]["run_id"]}"]')
+    await mark.click()
+    await page.wait_for_url(f"**/runs/{refused[0]['runs'][0]['run_id']}")
+
+
+async def test_a_user_sees_no_limits_and_the_tools_of_the_own_runs_alone(
+    days: Any, page_of: Any
+) -> None:
+    _, client = days
+    page = await page_of(client.url + "/tools", "ann")
+    await expect(page.locator("main")).to_contain_text("No run that has ended")
+    _, found = await client.by("ann").get("/api/overview")
+    assert found["limits"] == []
+
+
+@pytest.mark.parametrize(
+    ("width", "scheme", "direction"),
+    [(390, "light", "ltr"), (390, "dark", "rtl"), (1440, "dark", "ltr"), (1440, "light", "rtl")],
+)
+async def test_the_tools_have_no_finding_of_axe_and_fit_the_screen(
+    days: Any, page_of: Any, axe: str, *, width: int, scheme: str, direction: str
+) -> None:
+    _, client = days
+    page = await page_of(
+        f"{client.url}/tools", viewport={"width": width, "height": 800}, color_scheme=scheme
+    )
+    await page.locator(".tools > li").first.wait_for()
+    await page.evaluate(f"document.documentElement.dir = '{direction}'")
+    await page.evaluate(axe)
+    found = (await page.evaluate("axe.run()"))["violations"]
+    assert [(one["id"], one["nodes"][0]["html"][:200]) for one in found] == []
+    assert await page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
+    await take_picture(page, f"tools-{width}-{scheme}-{direction}")

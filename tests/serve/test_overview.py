@@ -12,8 +12,31 @@ from tests.serve.kit import Client, served
 from upshot import Agent, App, ScriptedModel
 from upshot.contract.base.enums import Status
 from upshot.contract.call_counts import CallCount
+from upshot.contract.usage import RateLimitWindow
 
-CALLS = (CallCount(type="tool", name="look", calls=4, failed=1, took=(0, 0, 4)),)
+CALLS = (
+    CallCount(
+        type="tool",
+        name="look",
+        calls=4,
+        failed=1,
+        timed_out=1,
+        denied=2,
+        repeated=1,
+        took=(0, 0, 4),
+        slowest_ms=900,
+        slowest="c1",
+        waits=(0,) * 13 + (3,),
+    ),
+    CallCount(
+        type="model",
+        name="openai:gpt",
+        calls=1,
+        limited=1,
+        windows=(RateLimitWindow(name="requests", limit=500, remaining=7),),
+        at=datetime(2026, 3, 4, tzinfo=UTC),
+    ),
+)
 
 
 @pytest.fixture
@@ -60,6 +83,32 @@ async def test_each_period_has_its_parts(
     assert sum(found["now"]["statuses"].values()) == runs
     status, error = await client.by("oz").get("/api/overview?period=year")
     assert status == 400 and "period" in error["error"]
+
+
+async def test_tools_are_summed_with_their_slowest_calls_and_approvals(client: Client) -> None:
+    status, day = await client.by("oz").get("/api/tools")
+    assert (status, day["period"]) == (200, "day")
+    [tool] = day["tools"]
+    counts = ("calls", "failed", "timed_out", "unknown", "denied", "repeated", "approvals")
+    assert [tool[name] for name in counts] == [12, 3, 3, 0, 6, 3, 9]
+    assert 60 < tool["approval_p50_s"] < tool["approval_p95_s"] <= 200
+    assert tool["p95_before_s"] is not None
+    [slowest] = tool["slowest"]
+    assert (slowest["took_ms"], slowest["call_id"]) == (900, "c1")
+    assert slowest["run_id"] in ("run-0", "run-1", "run-2")
+    _, own = await client.by("ann").get("/api/tools")
+    assert own["tools"][0]["calls"] == 8
+
+
+async def test_limits_of_providers_are_for_who_may_see_all_runs(client: Client) -> None:
+    _, day = await client.by("oz").get("/api/overview")
+    [limit] = day["limits"]
+    assert (limit["model"], limit["refused"]) == ("openai:gpt", 3)
+    [window] = limit["windows"]
+    assert (window["name"], window["limit"], window["remaining"]) == ("requests", 500, 7)
+    assert [one["run_id"] for one in limit["runs"]] == ["run-2"]
+    _, own = await client.by("ann").get("/api/overview")
+    assert own["limits"] == []
 
 
 async def test_a_user_gets_figures_of_the_own_runs_alone(client: Client) -> None:

@@ -34,7 +34,7 @@ from upshot.journal.shared import InboxItem, needs_shared, tool_of
 from upshot.journal.watching import DUE
 from upshot.runs.replay.comparison import ComparedEvents, facts_of, first_difference
 from upshot.serve import replies
-from upshot.serve.overview import Period, read_overview
+from upshot.serve.overview import Period, read_overview, read_tools
 from upshot.serve.permissions import Missing, Refused, list_filters, may_start
 from upshot.serve.site import ServerSentEvent, Site, sse, to_json
 from upshot.state.run_page import run_page
@@ -113,7 +113,7 @@ class _Items(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
 
 
 class _Periods(msgspec.Struct, forbid_unknown_fields=True):
-    """What the overview is of, as a query parameter."""
+    """What the overview and the list of tools are of, as a query parameter."""
 
     period: Period = "day"
 
@@ -137,6 +137,7 @@ def routes(site: Site) -> list[BaseRoute]:
         ("GET", "/api/live", console.live),
         ("GET", "/api/counts", console.counts),
         ("GET", "/api/overview", console.overview),
+        ("GET", "/api/tools", console.tools),
         ("GET", "/api/runs", console.runs),
         ("POST", "/api/runs", console.submit),
         ("GET", "/api/runs/{run}", console.run),
@@ -177,7 +178,15 @@ def routes(site: Site) -> list[BaseRoute]:
         for method, path, handler in table
     ]
     found.append(Route("/static/{name}", _static))
-    pages = ("/", "/runs", "/runs/{run}", "/runs/{run}/compare/{other}", "/inbox", "/effects")
+    pages = (
+        "/",
+        "/runs",
+        "/runs/{run}",
+        "/runs/{run}/compare/{other}",
+        "/inbox",
+        "/effects",
+        "/tools",
+    )
     pages += ("/conversations", "/conversations/{id:path}", "/chat/{agent}")
     pages += ("/lab", "/lab/{name:path}")
     return [*found, *(Route(path, _page) for path in pages)]
@@ -237,6 +246,9 @@ class _Console:
 
     async def overview(self, request: Request, user: User) -> object:
         return await read_overview(self._site, user, _query(request, _Periods).period)
+
+    async def tools(self, request: Request, user: User) -> object:
+        return await read_tools(self._site, user, _query(request, _Periods).period)
 
     async def live(self, _: Request, user: User) -> object:
         """Send an event whenever the list of runs or the inbox may have changed."""

@@ -1,4 +1,4 @@
-"""The overview: how the runs of an hour, a day or a week ended, and what has not ended."""
+"""The overview and the tools: how the runs of an hour, a day or a week ended, and what is open."""
 
 from __future__ import annotations
 
@@ -13,18 +13,19 @@ from upshot.contract.call_counts import quantile_s
 from upshot.contract.usage import to_money
 from upshot.contract.user import User
 from upshot.journal.lease_holder import LeaseHolder
-from upshot.journal.run_counts import AGES, HOUR, FigureQuery, RunFigure, RunFigures
+from upshot.journal.run_counts import AGES, FINEST, HOUR, FigureQuery, RunFigure, RunFigures
 from upshot.journal.shared import needs_shared
 from upshot.serve import replies
 from upshot.serve.permissions import list_filters
 from upshot.serve.site import Site
 
-__all__ = ["Period", "read_overview"]
+__all__ = ["Period", "read_overview", "read_tools"]
 
 Period: TypeAlias = Literal["hour", "day", "week"]
-_FIVE_MINUTES, _DAY = timedelta(minutes=5), timedelta(days=1)
+_DAY = timedelta(days=1)
 _FAILURES = (Status.FAILED, Status.ABORTED)
 _MOST = 12
+_MOST_SLOW = 5
 
 
 async def read_overview(site: Site, user: User, period: Period) -> replies.Overview:
@@ -36,9 +37,7 @@ async def read_overview(site: Site, user: User, period: Period) -> replies.Overv
     work = await journal.open_work(**whose)
     # Processes work on the runs of all users.
     workers = () if whose else await _workers_of(journal)
-    is_of = {False: list[RunFigure](), True: list[RunFigure]()}
-    for one in figures.totals:
-        is_of[one.part < 0].append(one)
+    is_of = _by_period(figures)
     return replies.Overview(
         period=period,
         since=wanted.since,
@@ -54,14 +53,74 @@ async def read_overview(site: Site, user: User, period: Period) -> replies.Overv
         work=work,
         ages_s=tuple(int(age.total_seconds()) for age in AGES),
         workers=workers,
+        limits=() if whose else _limits_of(figures),
     )
+
+
+async def read_tools(site: Site, user: User, period: Period) -> replies.ToolList:
+    """Return what the tools did in the runs of a period that a user may see."""
+    journal = needs_shared(await site.app.open())
+    wanted = _query_of(period, datetime.now(UTC))._replace(**list_filters(user))
+    figures = await journal.figures(wanted)
+    is_of = _by_period(figures)
+    before = {one.name: one for one in is_of[True] if one.kind == "tool"}
+    approvals = {one.name: one for one in is_of[False] if one.kind == "approval"}
+    nothing = RunFigure(part=0, kind="", name="")
+    lines = [
+        replies.ToolLine(
+            name=one.name,
+            calls=one.count,
+            failed=one.failed,
+            timed_out=one.timed_out,
+            unknown=one.unknown,
+            denied=one.denied,
+            repeated=one.repeated,
+            p50_s=quantile_s(one.took, 0.5),
+            p95_s=quantile_s(one.took, 0.95),
+            p95_before_s=quantile_s(before.get(one.name, nothing).took, 0.95),
+            approvals=approvals.get(one.name, nothing).count,
+            approval_p50_s=quantile_s(approvals.get(one.name, nothing).took, 0.5),
+            approval_p95_s=quantile_s(approvals.get(one.name, nothing).took, 0.95),
+            slowest=tuple(call for call in figures.slowest if call.tool == one.name)[:_MOST_SLOW],
+        )
+        for one in is_of[False]
+        if one.kind == "tool"
+    ]
+    lines.sort(key=lambda line: (-(line.p95_s or 0), line.name))
+    return replies.ToolList(
+        period=period, since=wanted.since, until=wanted.until, tools=tuple(lines)
+    )
+
+
+def _by_period(figures: RunFigures) -> dict[bool, list[RunFigure]]:
+    """Return the totals of the period, and under True those of the period before."""
+    is_of = {False: list[RunFigure](), True: list[RunFigure]()}
+    for one in figures.totals:
+        is_of[one.part < 0].append(one)
+    return is_of
+
+
+def _limits_of(figures: RunFigures) -> tuple[replies.ModelLimit, ...]:
+    refused = {one.name: one.count for one in _by_period(figures)[False] if one.kind == "limit"}
+    known = {one.model: one for one in figures.limits}
+    lines = [
+        replies.ModelLimit(
+            model=model,
+            at=known[model].at if model in known else None,
+            windows=known[model].windows if model in known else (),
+            refused=refused.get(model, 0),
+            runs=tuple(one for one in figures.limited if one.model == model)[:_MOST_SLOW],
+        )
+        for model in known.keys() | refused.keys()
+    ]
+    return tuple(sorted(lines, key=lambda line: (-line.refused, line.model)))
 
 
 def _query_of(period: Period, now: datetime) -> FigureQuery:
     """Return the parts of a period, of which the last one is not over yet."""
     if period == "hour":
         last = now.replace(minute=now.minute - now.minute % 5, second=0, microsecond=0)
-        return FigureQuery(last - 11 * _FIVE_MINUTES, _FIVE_MINUTES, 12)
+        return FigureQuery(last - 11 * FINEST, FINEST, 12)
     hour = now.replace(minute=0, second=0, microsecond=0)
     if period == "day":
         return FigureQuery(hour - 23 * HOUR, HOUR, 24)

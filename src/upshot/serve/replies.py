@@ -13,9 +13,10 @@ from upshot.contract.conversation import ConversationSummary
 from upshot.contract.effects import EffectEntry
 from upshot.contract.message import Message
 from upshot.contract.protocols import Note, RunSummary
+from upshot.contract.usage import RateLimitWindow
 from upshot.contract.user import User
 from upshot.entry.annotations import Grant
-from upshot.journal.run_counts import OpenWork
+from upshot.journal.run_counts import LimitedRun, OpenWork, SlowCall
 from upshot.journal.shared import InboxItem
 from upshot.lab.kept_reports import KeptExperiment
 from upshot.runs.replay.comparison import Difference
@@ -447,6 +448,76 @@ class OverviewCalls(Value, frozen=True, kw_only=True):
     p95_before_s: float | None
 
 
+class ModelLimit(Value, frozen=True, kw_only=True):
+    """What the provider of a model allows, as its last known reply said.
+
+    Attributes:
+        model: The model.
+        at: When the session ended whose replies said so; None if none did in the period.
+        windows: The rate-limit windows.
+        refused: How many calls of the period a rate limit refused.
+        runs: The last run that it refused in each part of the period, the latest first.
+    """
+
+    model: str
+    at: Moment | None
+    windows: tuple[RateLimitWindow, ...]
+    refused: int
+    runs: tuple[LimitedRun, ...]
+
+
+class ToolLine(Value, frozen=True, kw_only=True):
+    """The calls of a tool in the runs of a period.
+
+    Attributes:
+        name: The tool.
+        calls: How many were started.
+        failed: How many of them failed or timed out.
+        timed_out: How many of them timed out.
+        unknown: How many may have had an effect.
+        denied: How many more were denied.
+        repeated: How many more asked for what an earlier call had done, in any run.
+        p50_s: The seconds that half of the calls took at most; None if there are none.
+        p95_s: The seconds that 95 % of them took at most.
+        p95_before_s: The same for the period before.
+        approvals: How many approvals of its calls were answered.
+        approval_p50_s: The seconds that half of these answers took at most.
+        approval_p95_s: The seconds that 95 % of them took at most.
+        slowest: The slowest call of each part of the period, the slowest first.
+    """
+
+    name: str
+    calls: int
+    failed: int
+    timed_out: int
+    unknown: int
+    denied: int
+    repeated: int
+    p50_s: float | None
+    p95_s: float | None
+    p95_before_s: float | None
+    approvals: int
+    approval_p50_s: float | None
+    approval_p95_s: float | None
+    slowest: tuple[SlowCall, ...]
+
+
+class ToolList(Value, frozen=True, kw_only=True):
+    """The tools that the runs of a period called.
+
+    Attributes:
+        period: "hour", "day" or "week".
+        since: The start of the period.
+        until: The end of its last part, which is not over yet.
+        tools: The tools, the one with the longest p95 first.
+    """
+
+    period: str
+    since: Moment
+    until: Moment
+    tools: tuple[ToolLine, ...]
+
+
 class WorkerLine(Value, frozen=True, kw_only=True):
     """A process that works on runs.
 
@@ -479,6 +550,7 @@ class Overview(Value, frozen=True, kw_only=True):
         work: What has not ended.
         ages_s: The ages by which ``work.waiting`` counts, in seconds.
         workers: The processes that work on runs; none for a user who may not see all runs.
+        limits: What providers allow, those that refused calls first; none for such a user too.
     """
 
     period: str
@@ -495,3 +567,4 @@ class Overview(Value, frozen=True, kw_only=True):
     work: OpenWork
     ages_s: tuple[int, ...]
     workers: tuple[WorkerLine, ...]
+    limits: tuple[ModelLimit, ...]

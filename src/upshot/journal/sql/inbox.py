@@ -44,8 +44,8 @@ _ASK = """INSERT INTO inbox (root_no, run_no, place, item, tool, body, asked_at)
         WHERE run_id = (SELECT run_id FROM runs WHERE run_no = ?) AND item = ?)"""
 # A child run's items are shown only while all runs that wait for it are parked.
 _SHOWN = f"""(inbox.run_no = inbox.root_no OR EXISTS (
-    SELECT 1 FROM runs AS inside JOIN runs AS outside ON outside.run_id = inside.parent_run_id
-    WHERE inside.run_no = inbox.run_no AND outside.{_PARKED}))"""
+    SELECT 1 FROM runs AS outside WHERE outside.{_PARKED} AND outside.run_id =
+        (SELECT inside.parent_run_id FROM runs AS inside WHERE inside.run_no = inbox.run_no)))"""
 _WANTED = (
     ("root.agent_id = ?", "agent"),
     ("root.context_id <> '' AND root.context_id = ?", "conversation"),

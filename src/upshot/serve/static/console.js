@@ -9,6 +9,7 @@ import { runsPage } from "./runs.js";
 import { comparePage, runPage } from "./run.js";
 import { inboxPage } from "./inbox.js";
 import { effectsPage } from "./effects.js";
+import { toolsPage } from "./tools.js";
 import { labPage, reportPage } from "./lab.js";
 import { chatPage, conversationsPage } from "./chat.js";
 
@@ -19,6 +20,7 @@ routes.push(
   [/^\/runs\/([^/]+)\/compare\/([^/]+)$/, comparePage],
   [/^\/inbox$/, inboxPage],
   [/^\/effects$/, effectsPage],
+  [/^\/tools$/, toolsPage],
   [/^\/lab$/, labPage],
   [/^\/lab\/([^/]+)$/, reportPage],
   [/^\/conversations$/, conversationsPage],
@@ -55,7 +57,7 @@ addEventListener("keydown", (event) => {
   }
   if (chord && Date.now() - chord < 1500) {
     chord = 0;
-    const page = { o: "/", r: "/runs", i: "/inbox", e: "/effects", l: "/lab", c: "/conversations" }[event.key];
+    const page = { o: "/", r: "/runs", i: "/inbox", e: "/effects", t: "/tools", l: "/lab", c: "/conversations" }[event.key];
     if (page) {
       go(page);
       return;

@@ -1,11 +1,12 @@
 // The overview: how the runs of a period ended, and what has not ended. Every mark leads to the list that it counts.
 
-/** @import { Overview, OverviewAgent, OverviewCalls, OverviewError } from "api" */
+/** @import { ModelLimit, Overview, OverviewAgent, OverviewCalls, OverviewError } from "api" */
 
-import { NUMBER, TONES, fill, h, many, moment, money, plain, took, words, zone } from "./nodes.js";
-import { api, go, listQuery, live, local, to } from "./site.js";
+import { NUMBER, TONES, fill, h, many, moment, money, plain, took, when, words, zone } from "./nodes.js";
+import { api, go, listQuery, live, local, runPath, to } from "./site.js";
 
 const PERIODS = [["hour", "Hour"], ["day", "Day"], ["week", "Week"]];
+export const SPAN = { hour: "the last hour", day: "the last 24 hours", week: "the last 7 days" };
 // From the bottom of a bar to its top.
 const ORDER = ["completed", "input_required", "interrupted", "canceled", "failed", "aborted"];
 const NAMES = { input_required: "waiting" };
@@ -47,14 +48,11 @@ function draw(page, found) {
   const mark = /** @type {HTMLElement} */ (document.activeElement)?.dataset?.mark;
   const runs = (given, since = found.since, until = found.until) => "/runs" + listQuery({ ...given, since, until });
   const all = sum(found.now.statuses);
-  const span = { hour: "the last hour", day: "the last 24 hours", week: "the last 7 days" }[found.period];
   fill(page.main,
-    h("header.ovhead", h("h1", "Overview"),
-      h("nav.periods", { "aria-label": "Period" }, PERIODS.map(([name, text]) =>
-        h("a", { href: to("/" + listQuery({ period: name === "day" ? "" : name })), "data-mark": `period ${name}`, "aria-current": name === found.period ? "true" : null }, text)))),
+    h("header.ovhead", h("h1", "Overview"), periods(found.period, (name) => "/" + listQuery({ period: name === "day" ? "" : name }))),
     openWork(found),
     h("section.card.outcomes", { "aria-labelledby": "ov-outcomes" },
-      h("div.cardhead", h("h2", { id: "ov-outcomes" }, "Runs by outcome"), h("span.quiet", `${many(all, "run")} that started in ${span}`, change(all, sum(found.before.statuses)) ?? " and none before")),
+      h("div.cardhead", h("h2", { id: "ov-outcomes" }, "Runs by outcome"), h("span.quiet", `${many(all, "run")} that started in ${SPAN[found.period]}`, change(all, sum(found.before.statuses)) ?? " and none before")),
       legend(found, runs), all ? outcomes(found, runs) : h("p.none", "No run that has ended started in this time. ", local("/runs", null, "All runs"))),
     h("div.cards",
       card("Failures", "by code, and in the period before", found.errors.length ? errors(found, runs) : h("p.none", "No run failed.")),
@@ -62,11 +60,16 @@ function draw(page, found) {
       ...costs(found, runs),
       found.agents.length ? card("Agents", "", agents(found, runs), ".wide") : null,
       found.models.length ? card("Models", "calls", calls(found.models, null)) : null,
-      found.tools.length ? card("Tools", "calls", calls(found.tools, (tool) => runs({ tool }))) : null,
+      found.tools.length ? card("Tools", local("/tools" + listQuery({ period: found.period === "day" ? "" : found.period }), { "data-mark": "all tools" }, "all, with failures and slowest calls"), calls(found.tools, (tool) => runs({ tool }))) : null,
+      found.limits.length ? card("Limits of providers", "as the last replies said, and calls that they refused", limits(found, runs), ".wide") : null,
       found.workers.length ? card("Workers", "and how many runs each holds", workers(found), ".wide") : null),
     h("p.quiet.zone", `Times are those of ${zone()}; days are those of UTC. A run counts by its start, once it has ended or waits. Durations are exact to the width of a bucket.`));
   if (mark) /** @type {HTMLElement} */ (page.main.querySelector(`[data-mark="${CSS.escape(mark)}"]`))?.focus({ preventScroll: true });
 }
+
+/** Links to each period; *path* gives the address of one. */
+export const periods = (current, path) => h("nav.periods", { "aria-label": "Period" }, PERIODS.map(([name, text]) =>
+  h("a", { href: to(path(name)), "data-mark": `period ${name}`, "aria-current": name === current ? "true" : null }, text)));
 
 const sum = (counts) => Object.values(counts).reduce((one, other) => one + other, 0);
 const name = (status) => NAMES[status] ?? words(status);
@@ -260,27 +263,41 @@ function ages(found) {
 }
 
 /** @param {Overview} found */
+function limits(found, runs) {
+  const left = (/** @type {ModelLimit["windows"][number]} */ one) => {
+    const share = one.limit && one.remaining !== null && one.remaining !== undefined ? one.remaining / one.limit : null;
+    const reset = one.reset_at ? (one.reset_at * 1000 > Date.now() ? ["full again ", when(new Date(one.reset_at * 1000).toISOString())] : "full again since") : null;
+    return h("li", h("span.what", words(one.name || one.resource || "requests")), share === null ? null : h("meter", { min: 0, max: 1, low: 0.2, optimum: 1, value: share, "aria-label": `${words(one.name ?? "")} left` }),
+      h("span.num", one.remaining === null || one.remaining === undefined ? "" : NUMBER.format(one.remaining), one.limit ? ` of ${NUMBER.format(one.limit)} left` : ""), h("span.quiet", reset));
+  };
+  return h("ul.limits", found.limits.map((one) => h("li", h("p", h("code", one.model), " ", one.at ? h("span.quiet", "as of ", when(one.at)) : null),
+    one.windows.length ? h("ul", one.windows.map(left)) : null,
+    one.refused ? h("p", local(runs({ error_code: "rate_limit" }), { class: "failing", "data-mark": `limit ${one.model}` }, `${many(one.refused, "call")} refused`),
+      one.runs.length ? [h("span.quiet", "; runs that met it: "), one.runs.map((met, at) => [at ? ", " : "", local(runPath(met.run_id), { "data-mark": `met ${met.run_id}` }, met.run_id)])] : null) : null)));
+}
+
+/** @param {Overview} found */
 function workers(found) {
   return lines(found.workers.map((one) => ({ path: "/runs?status=running", name: `${one.host} ${one.pid}`, value: one.runs, text: many(one.runs, "run"), mark: `worker ${one.host} ${one.pid}` })), "live");
 }
 
 // ---- Tables -----------------------------------------------------------------------------------------------------
 
-function slower(now, before) {
+export function slower(now, before) {
   if (!now || !before) return null;
   const by = Math.round((100 * (now - before)) / before);
   return Math.abs(by) < 10 ? null : h("span.delta", { title: `${took(before)} in the period before` }, ` ${by > 0 ? "▲" : "▼"} ${Math.abs(by)} %`);
 }
 
 /** From p50 to p95, on one scale of equal factors for all rows. */
-function range(row, least, most) {
+export function range(row, least, most) {
   const x = (value) => 4 + (92 * Math.log(Math.max(value, least) / least)) / Math.log(most / least);
   return svg("svg", { class: "range", viewBox: "0 0 100 12", preserveAspectRatio: "none", "aria-hidden": "true" },
     svg("rect", { class: "rail", x: 0, y: 5.5, width: 100, height: 1 }),
     row.p50_s === null ? null : [svg("rect", { class: "seg live", x: x(row.p50_s), y: 4, width: Math.max(1, x(row.p95_s) - x(row.p50_s)), height: 4 }), svg("rect", { class: "half", x: x(row.p50_s) - 0.5, y: 1, width: 1.6, height: 10 }), svg("rect", { class: "seg live", x: x(row.p95_s) - 0.5, y: 1, width: 1.6, height: 10 })]);
 }
 
-const scaleOf = (rows) => [0.005, Math.max(1, ...rows.map((row) => row.p95_s ?? 0)) * 1.1];
+export const scaleOf = (rows) => [0.005, Math.max(1, ...rows.map((row) => row.p95_s ?? 0)) * 1.1];
 
 /** @param {OverviewCalls[]} rows */
 function calls(rows, path) {

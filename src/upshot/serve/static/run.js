@@ -135,7 +135,8 @@ class RunPanel {
     this.drawNotes().catch(() => null);
     this.drawEffects().catch(() => null);
     const wanted = decodeURIComponent(location.hash.slice(1));
-    if (this.rows.has(wanted)) requestAnimationFrame(() => this.select(wanted));
+    const row = this.rows.has(wanted) ? wanted : [...this.rows.values()].find((one) => wanted && one.call_id === wanted)?.id;
+    if (row) requestAnimationFrame(() => this.select(row));
   }
 
   /** The answer if no message has it, as with a graph, a script or a machine. */

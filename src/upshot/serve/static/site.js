@@ -226,6 +226,7 @@ export function header() {
       local("/runs", { "data-at": "/runs" }, "Runs"),
       local("/inbox", { "data-at": "/inbox" }, "Inbox", h("span", { id: "waits" })),
       local("/effects", { "data-at": "/effects" }, "Effects"),
+      local("/tools", { "data-at": "/tools" }, "Tools"),
       shared.me.lab && local("/lab", { "data-at": "/lab" }, "Lab"),
       isWorker && local("/conversations", { "data-at": "/c" }, "Chat")),
     h("span.grow"),
@@ -241,7 +242,7 @@ export function waits(n) {
   if (node) fill(node, n ? h("span.count", { "aria-label": `${n} wait` }, n > 99 ? "99+" : String(n)) : "");
 }
 
-const HELP = [["j, k", "next, previous row"], ["Enter", "open it"], ["g then o, r, i, e, l, c", "Overview, Runs, Inbox, Effects, Lab, Chat"], ["/", "search"],
+const HELP = [["j, k", "next, previous row"], ["Enter", "open it"], ["g then o, r, i, e, t, l, c", "Overview, Runs, Inbox, Effects, Tools, Lab, Chat"], ["/", "search"],
   ["a", "approve (inbox)"], ["d", "deny, with a reason"], ["e", "edit the arguments"], ["n", "not now"], ["f", "follow the run’s end (run)"], ["Esc", "close"]];
 
 export function help() {
