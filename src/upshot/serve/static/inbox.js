@@ -2,6 +2,7 @@
 
 /** @import { Answered, EffectPage, Grant, GrantList, EarlierDecisions, Head, InboxEntry, InboxPage, Outdated, Pending, PendingApproval, PendingEffect, PendingExternal, PendingQuestion, RunView, Taken } from "api" */
 
+import { alikePage } from "./alike.js";
 import { checkNow, fact, kept, words } from "./effects.js";
 import { NUMBER, ago, badge, effectBadge, escaped, fill, h, jsonNode, keyed, many, moment, say, visible, when, whose } from "./nodes.js";
 import { prose } from "./markdown.js";
@@ -392,10 +393,22 @@ function diff(before, after) {
   return out;
 }
 
+/** Links to compare the calls of each tool that has several to approve. */
+function comparisons(items, filter) {
+  const counts = new Map();
+  for (const { pending: p, answerable } of items) if (p.kind === "pending_approval" && answerable) counts.set(p.tool_name, (counts.get(p.tool_name) ?? 0) + 1);
+  return [...counts].filter(([, n]) => n > 1).map(([tool, n]) => local("/inbox" + listQuery({ ...filter, before: "", alike: tool }), { class: "chip" }, `Compare ${n} calls of `, h("code", visible(tool))));
+}
+
 export async function inboxPage(page) {
   page.title("Inbox");
   const filter = {};
   for (const name of ["agent", "tool", "conversation", "before"]) if (page.query.get(name)) filter[name] = page.query.get(name);
+  const tool = page.query.get("alike");
+  if (tool) {
+    await alikePage(page, tool, filter);
+    return;
+  }
   const list = h("div.asks");
   const head = h("div.inboxhead");
   const grants = h("section.grants");
@@ -432,7 +445,7 @@ export async function inboxPage(page) {
     const isWhole = !found.next && !filter.before;
     const total = found.total ?? found.items.length;
     const off = isWhole ? total - found.items.length : 0;
-    fill(head, h("h1", "Inbox"), h("span.quiet", total ? [isWhole ? many(total, "item") : `${NUMBER.format(found.items.length)} of ${many(total, "item")}`, isFiltered ? " that match" : "", off > 0 ? `, ${NUMBER.format(off)} put off` : "", total > 1 ? "; the longest wait first" : ""] : ""), Object.entries(filter).filter(([name]) => name !== "before").map(([name, value]) => local("/inbox" + listQuery({ ...filter, [name]: "" }), { class: "chip on" }, `${name}: ${value} ×`)));
+    fill(head, h("h1", "Inbox"), h("span.quiet", total ? [isWhole ? many(total, "item") : `${NUMBER.format(found.items.length)} of ${many(total, "item")}`, isFiltered ? " that match" : "", off > 0 ? `, ${NUMBER.format(off)} put off` : "", total > 1 ? "; the longest wait first" : ""] : ""), Object.entries(filter).filter(([name]) => name !== "before").map(([name, value]) => local("/inbox" + listQuery({ ...filter, [name]: "" }), { class: "chip on" }, `${name}: ${value} ×`)), comparisons(found.items, filter));
     empty.hidden = asks.size > 0;
     fill(empty, isFiltered ? "Nothing that waits matches." : filter.before ? "Nothing more waits." : shared.me.waits ? "Nothing waits for you but what you put off." : "Nothing waits for you.");
     fill(more, filter.before && local("/inbox" + listQuery({ ...filter, before: "" }), { class: "button" }, "To the longest waits"), found.next && local("/inbox" + listQuery({ ...filter, before: found.next }), { class: "button" }, "Next"));
