@@ -198,6 +198,14 @@ postgres: $(DEV) ## install PostgreSQL and PgBouncer on Debian, and try the jour
 fleet: $(DEV) ## have many processes work on the runs of one journal, killed, stopped and cut off
 	@UPSHOT_FLEET=1 $(BIN)/pytest -q -n 0 -rsP tests/fleet -o faulthandler_timeout=0
 
+gamedays: $(DEV) ## install Prometheus on Debian, cause the incidents of the runbook, and follow it
+	@printf '%-8s ' server; \
+	if command -v prometheus promtool faketime >/dev/null; then echo 'ok (is installed)'; \
+	elif ! command -v apt-get >/dev/null; then echo 'FAILED'; echo 'install Prometheus and faketime'; exit 1; \
+	elif said=$$({ apt-get update && apt-get install -y --no-install-recommends prometheus faketime; } 2>&1); \
+	then echo ok; else echo FAILED; printf '%s\n' "$$said"; exit 1; fi
+	@UPSHOT_GAMEDAYS=1 $(BIN)/pytest -q -n 0 -rs tests/gamedays tests/docs/test_alarms.py
+
 restate: $(NODES) ## install Restate's server, and kill it and services that it drives
 	@UPSHOT_REAL_RESTATE=1 $(RESTATE)/bin/python -m pytest -q --confcutdir=tests/restate_real \
 	  -o filterwarnings=ignore -rs tests/restate_real

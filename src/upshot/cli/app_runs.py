@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib.util
+import logging
 import math
 import os
 import signal
@@ -29,6 +30,7 @@ from upshot.contract.protocols import Journal
 from upshot.errors import Misuse, need_of_extra
 from upshot.fleet.app import App
 from upshot.fleet.notifier import notifying
+from upshot.fleet.run_logs import log_as_json
 from upshot.fleet.schedules import ScheduleState
 from upshot.fleet.status import Status, parse_place, serving_status
 from upshot.fleet.worker import Worker
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
     from upshot.gateway.config import Config
+    from upshot.serve.guard import OwnerSignIn
 
 
 def app_of(target: str, journal: str) -> tuple[App, Agent[Any] | None]:
@@ -99,6 +102,7 @@ async def work_on_app(
     notify_url: str,
     console_url: str,
     status_at: str,
+    log_json: bool,
     **options: Any,
 ) -> int:
     """Work on the due runs of a file's App until a signal; return the exit code.
@@ -112,8 +116,10 @@ async def work_on_app(
         notify_url: Where to send what waits for people; "" for nowhere.
         console_url: The console's address for people; "" for none.
         status_at: Where monitors are served, as HOST:PORT; "" for nowhere.
+        log_json: Whether to log as JSON.
         options: Those of ``Worker``.
     """
+    start_log(terminal, as_json=log_json)
     app, _ = app_of(target, journal)
     try:
         if lists:
@@ -227,6 +233,20 @@ def _lease_left(holder: LeaseHolder) -> str:
     return "" if left_s is None or not 0 < left_s < math.inf else f"{left_s:.0f} s left"
 
 
+def start_log(terminal: Terminal, *, as_json: bool) -> None:
+    """Log to standard error as JSON if that is asked for, what a terminal is told included.
+
+    Raises:
+        Misuse: ``UPSHOT_LOG`` is neither "json" nor "text".
+    """
+    form = os.environ.get("UPSHOT_LOG", "") or "text"
+    if form not in ("json", "text"):
+        raise Misuse(f"UPSHOT_LOG is {form!r}: give json or text")
+    if as_json or form == "json":
+        log_as_json(sys.stderr)
+        terminal.log = logging.getLogger("upshot.cli").info
+
+
 @asynccontextmanager
 async def reporting(terminal: Terminal, status: Status, place: str) -> AsyncGenerator[None]:
     """Serve what monitors ask for at *place* inside the block; no-op if that is "".
@@ -267,25 +287,17 @@ async def serve_app(
     lab: str,
     datasets: str,
     status_at: str,
+    log_json: bool,
 ) -> int:
     """Serve the App of a file until a signal."""
+    start_log(terminal, as_json=log_json)
     for package in ("starlette", "sse_starlette", "uvicorn"):
         if importlib.util.find_spec(package) is None:
             raise Misuse(need_of_extra("upshot serve", "serve"))
-    from upshot.serve.guard import OwnerSignIn, key_path, renew_key
     from upshot.serve.site import Site
 
     app, _ = app_of(target, journal)
-    path = key_path()
-    try:
-        if signs_out:
-            renew_key(path)
-        sign_in = OwnerSignIn(path)
-    except OSError as error:
-        raise Misuse(
-            f"{path} cannot be used, which has the key of sign-ins: {error.strerror}; name another "
-            "folder in XDG_STATE_HOME"
-        ) from None
+    sign_in = _open_sign_in(signs_out=signs_out)
     hosts = [name for name in (host, urlsplit(console_url).hostname) if name]
     site = Site(
         app,
@@ -314,6 +326,22 @@ async def serve_app(
         return await serve_until_stopped(application, listening, site.status)
 
 
+def _open_sign_in(*, signs_out: bool) -> OwnerSignIn:
+    """Open the sign-in of the owner; *signs_out* ends all earlier sign-ins."""
+    from upshot.serve.guard import OwnerSignIn, key_path, renew_key
+
+    path = key_path()
+    try:
+        if signs_out:
+            renew_key(path)
+        return OwnerSignIn(path)
+    except OSError as error:
+        raise Misuse(
+            f"{path} cannot be used, which has the key of sign-ins: {error.strerror}; name another "
+            "folder in XDG_STATE_HOME"
+        ) from None
+
+
 async def serve_mcp(terminal: Terminal, *, target: str, journal: str, no_work: bool) -> int:
     """Serve the agents of a file's App as MCP tools over standard input and output."""
     if importlib.util.find_spec("mcp") is None:
@@ -339,8 +367,10 @@ async def run_gateway(
     host: str,
     port: int | None,
     status_at: str,
+    log_json: bool,
 ) -> int:
     """Serve the gateway of a file over standard input and output, or over HTTP if *port* is set."""
+    start_log(terminal, as_json=log_json)
     for module in ("mcp", "yaml"):
         if importlib.util.find_spec(module) is None:
             raise Misuse(need_of_extra("upshot gateway", "gateway"))
@@ -445,6 +475,7 @@ async def serve_until_stopped(
                 for number, handler in before.items():
                     signal.signal(number, handler)
 
+    more: dict[str, Any] = {"log_config": None} if logging.getLogger().handlers else {}
     config: Any = uvicorn.Config(
         application,
         log_level="warning",
@@ -452,6 +483,8 @@ async def serve_until_stopped(
         timeout_graceful_shutdown=_ENDING_S,
         server_header=False,
         proxy_headers=proxy_headers,
+        # Records go to the handlers of the root logger where there are any.
+        **more,
     )
     server = Server(config)
     if status is not None:

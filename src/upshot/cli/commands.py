@@ -207,12 +207,15 @@ def notifies(command: F) -> F:
 
 def reports_status(command: F) -> F:
     """Add the options of a process that runs for long."""
-    return text(
+    status = text(
         "--status",
         "HOST:PORT",
         "Serve /health, /ready and /metrics there; a private address, since nobody signs in.",
         name="status_at",
-    )(command)
+    )
+    return status(
+        flag("--log-json", "Log as JSON, with the ids of runs; or UPSHOT_LOG=json.")(command)
+    )
 
 
 @upshot.command(short_help="Work on the runs that are submitted to an App.")
@@ -314,6 +317,7 @@ def gateway(**options: Any) -> int:
 @upshot.command(short_help="Start a new run from a point of another one.")
 @RUN
 @number("--at", "The last event to keep.", least=0, metavar="EVENT", required=True)
+@flag("--due", "Let a worker continue it.", name="is_due")
 @JOURNAL
 @JSON
 def fork(**options: Any) -> int:

@@ -44,6 +44,7 @@ from upshot.entry.session_setup import has_log
 from upshot.errors import Misuse
 from upshot.journal.audit import add_act
 from upshot.journal.opening import open_journal
+from upshot.journal.shared import needs_shared
 from upshot.runs.live_run import LiveRun
 from upshot.runs.plan import Where
 from upshot.state.activity import Activity
@@ -294,13 +295,15 @@ async def signal_run(
     return 1 if delivery == "ended" else 0
 
 
-async def fork_run(terminal: Terminal, *, wanted: str, at: int, journal: str) -> int:
+async def fork_run(terminal: Terminal, *, wanted: str, at: int, is_due: bool, journal: str) -> int:
     """Start a new run from a point of another one, and print its id."""
     async with open_journal(existing_journal(journal), create=False) as log:
         run_id = await find_run(log, wanted, "fork")
         new_id = await fork(run_id, at=at, journal=log)
+        if is_due:
+            await needs_shared(log).make_due(new_id, "resumed")
     terminal.answer({"run_id": new_id, "forked_from": run_id, "at": at}, new_id)
-    if not terminal.as_json:
+    if not (terminal.as_json or is_due):
         terminal.hint(f"continue it: {command_line('resume', new_id, journal=journal)}")
     return 0
 

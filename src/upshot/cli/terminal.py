@@ -72,12 +72,14 @@ class Terminal:
 
     Attributes:
         as_json: Whether the answer is one JSON value.
+        log: Gets what would be written to stderr, if that is a log.
     """
 
     def __init__(
         self, *, as_json: bool = False, out: TextIO | None = None, err: TextIO | None = None
     ) -> None:
         self.as_json = as_json
+        self.log: Callable[[str], None] | None = None
         self._width: int | None = None
         # A closed stream is None.
         self.out: Console = _console(out or sys.stdout or io.StringIO())
@@ -129,10 +131,18 @@ class Terminal:
 
     def report(self, *lines: RenderableType) -> None:
         """Write to stderr, laid out for its width."""
+        if self.log is not None:
+            for line in lines:
+                self.log(str(line))
+            return
         _write(self.err, lambda: _laid_out(self.err, lines))
 
     def hint(self, *lines: str) -> None:
         """Write commands to stderr; no line is broken, so that they can be copied."""
+        if self.log is not None:
+            for line in lines:
+                self.log(line)
+            return
         _write(self.err, lambda: (f"{clean_lines(line)}\n" for line in lines))
 
     def put(self, text: str) -> None:

@@ -11,6 +11,8 @@ journal and returns; any process that claims the run works on it. The parts:
   how often its process dies while working on the same run.
 - ``verifier`` lets a worker call the ``verify`` of tools again about unknown effects.
 - ``schedules`` lets workers submit runs by the clock.
+- ``status`` and ``exposition`` have what a monitor reads of a process, and ``run_logs`` gives log
+  records the run that they are about.
 - ``submission`` turns a request and its options into data that a journal can store, and back.
 
 The life of a submitted run: ``submit`` puts it into the list of runs as queued, under its final
@@ -37,6 +39,7 @@ from upshot.lazy import lazy_imports
 with lazy_imports(globals()):
     from upshot.fleet.app import App as App
     from upshot.fleet.on_dbos import DbosDriver as DbosDriver, dbos_driver as dbos_driver
+    from upshot.fleet.run_logs import JsonFormatter as JsonFormatter, RunFilter as RunFilter
     from upshot.fleet.restate import restate_service as restate_service
     from upshot.fleet.schedules import Scheduled as Scheduled, ScheduleState as ScheduleState
     from upshot.fleet.submission import SubmitOptions as SubmitOptions

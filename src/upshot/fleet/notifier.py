@@ -107,7 +107,9 @@ class Notifier:
             await journal.mark_sent(one, again_s=None)
             return
         again_s = min(_LONGEST_WAIT_S, 2.0 ** min(one.tries, 10))
-        logger.warning("%s was not notified of run %s: %s", self._url, one.item.run_id, why_not)
+        about = {"run_id": one.item.run_id, "agent": one.item.agent_id}
+        text = "%s was not notified of run %s: %s"
+        logger.warning(text, self._url, one.item.run_id, why_not, extra=about)
         await journal.mark_sent(one, again_s=again_s)
 
     async def _send(self, item: InboxItem) -> str:

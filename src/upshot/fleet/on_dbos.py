@@ -124,7 +124,7 @@ class DbosDriver:
             try:
                 await asyncio.wrap_future(working)
             except Exception:
-                logger.exception("run %s could not be worked on", run_id)
+                logger.exception("run %s could not be worked on", run_id, extra={"run_id": run_id})
                 raise ConnectionError(f"run {run_id} could not be worked on") from None
 
         return activate

@@ -104,7 +104,7 @@ def _virtual_object(driver: Driver) -> restate.VirtualObject:
             raise TerminalError(f"run {run_id} cannot be worked on here") from None
         # Restate tries again; it must not see what an error says about the run.
         except Exception:
-            logger.exception("run %s could not be worked on", run_id)
+            logger.exception("run %s could not be worked on", run_id, extra={"run_id": run_id})
             raise ConnectionError(f"run {run_id} could not be worked on") from None
 
     # Its annotations are read here, where no module has their names.

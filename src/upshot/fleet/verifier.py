@@ -167,7 +167,9 @@ class Verifier:
             await ledger.settle_effect(entry.id, known)
         except Misuse:
             # Its call is being made again, or the effect was removed.
-            logger.debug("effect %s has been settled since", entry.id)
+            logger.debug(
+                "effect %s has been settled since", entry.id, extra={"run_id": entry.run_id}
+            )
 
     async def _verify(self, entry: EffectEntry) -> _Found:
         """Return what ``verify`` says, as far as it can be trusted."""
@@ -178,7 +180,9 @@ class Verifier:
         try:
             started, settled = await self._app.call_of(entry)
         except JournalError as error:
-            logger.warning("effect %s cannot be verified: %s", entry.id, error)
+            logger.warning(
+                "effect %s cannot be verified: %s", entry.id, error, extra={"run_id": entry.run_id}
+            )
             return _Found(None, f"Its log cannot be read: {error}")
         if started is None:
             return _Found(None, "Its call is no longer in the log.")

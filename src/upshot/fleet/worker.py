@@ -293,7 +293,11 @@ class Worker:
                 return True
             else:
                 on_live = self._make_on_live(run_id)
-                is_mine = await self._app.activate(run_id, on_live=on_live) is not None
+                result = await self._app.activate(run_id, on_live=on_live)
+                is_mine = result is not None
+                if result is not None:
+                    about = {"run_id": run_id, "agent": due.agent_id}
+                    logger.info("run %s is %s", run_id, result.status, extra=about)
                 if trouble_of(journal) is not None:
                     self._lost.append(due)
             # A run that is worked on alone has died before.
@@ -362,7 +366,8 @@ class Worker:
 
     def _refuse(self, run_id: str, why: str) -> None:
         if self.refused.get(run_id) != why:
-            logger.warning("run %s is not worked on here: %s", run_id, why)
+            about = {"run_id": run_id}
+            logger.warning("run %s is not worked on here: %s", run_id, why, extra=about)
         self.refused[run_id] = why
         self._not_before[run_id] = asyncio.get_running_loop().time() + _REFUSED_S
 
