@@ -157,3 +157,19 @@ def test_a_conversation_is_redacted_and_shown_as_such(command: Command) -> None:
     assert (code, "was redacted by dpo at" in err) == (2, True)
     command("show", "run-a", "--html", "run.html", "--journal", "runs.db")
     assert "by dpo at" in Path("run.html").read_text()
+
+
+def test_rules_of_a_file_say_how_many_runs_each_lets_go(command: Command) -> None:
+    write(*ended("run-a"), *ended("run-b"))
+    Path("keep.toml").write_text("[[keep]]\ndays = 30\n", "utf-8")
+    given = ("prune", "--config", "keep.toml", "--journal", "runs.db")
+    code, out, _ = command(*given, "--dry-run")
+    assert code == 0
+    assert out == (
+        "rule 1 (all others: 30 days): 2 runs older, 0 kept\n"
+        "would remove 2 runs and 0 stored outputs (0 bytes)\n"
+    )
+    assert listed(command) == ["run-a", "run-b"]
+    assert command(*given)[0] == 0
+    assert listed(command) == []
+    assert command(*given, "--effects")[0] == 2

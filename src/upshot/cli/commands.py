@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from upshot.cli import app_runs, documents, effect_list, listing, running
+from upshot.cli import app_runs, documents, effect_list, listing, pruning, running
 from upshot.cli.approve import Given, answer_run
 from upshot.cli.chat import chat_with_agent
 from upshot.cli.options import (
@@ -694,6 +694,7 @@ def audit(**options: Any) -> int:
     metavar="DAYS",
 )
 @text("--conversation", "ID", "All runs of this conversation.")
+@text("--config", "FILE", "By the rules of this file: how long to keep which runs.", type=PATH)
 @flag("--effects", "Remove their effects too, which can then happen again.")
 @flag("--dry-run", "Only say what would be removed.")
 @JSON
@@ -704,7 +705,7 @@ def prune(**options: Any) -> int:
     conversation still reads stays. Effects stay too, without --effects: a call with the same key
     gets the outcome of the first.
     """
-    return run_command(listing.prune_runs, **options)
+    return run_command(pruning.prune_runs, **options)
 
 
 @upshot.command(short_help="Remove what was said in a conversation.")

@@ -11,7 +11,7 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
-from datetime import datetime, timedelta
+from datetime import datetime
 from pathlib import Path
 from typing import Any, TypeAlias, cast
 
@@ -48,7 +48,6 @@ from upshot.cli.report import (
 )
 from upshot.cli.terminal import Glyphs, Terminal, glyphs_for
 from upshot.cli.timeline import fit
-from upshot.clock import SYSTEM_CLOCK
 from upshot.contract.base.enums import Effect, Status
 from upshot.contract.base.structs import JsonObject, RunEvent
 from upshot.contract.base.words import clean, count, duration, money
@@ -583,47 +582,6 @@ async def _unknown_in(where: str, run_ids: Iterable[str]) -> list[str]:
     return found
 
 
-_MAX_SHOWN = 20
-
-
-async def prune_runs(
-    terminal: Terminal,
-    *,
-    wanted: Sequence[str],
-    journal: str,
-    older_than_days: int | None,
-    conversation: str,
-    effects: bool,
-    dry_run: bool,
-) -> int:
-    """Remove runs, and print what was removed and what stays."""
-    if bool(wanted) + (older_than_days is not None) + bool(conversation) != 1:
-        raise Misuse(
-            "say which runs to remove: name them, or give --older-than DAYS or --conversation ID"
-        )
-    before = None
-    if older_than_days is not None:
-        before = SYSTEM_CLOCK.now() - timedelta(days=older_than_days)
-    async with open_journal(existing_journal(journal), create=False) as log:
-        run_ids = [await find_run(log, one) for one in wanted]
-        removed = await log.remove_runs(
-            run_ids,
-            ended_before=before,
-            conversation=conversation,
-            effects=effects,
-            dry_run=dry_run,
-        )
-    verb = "would remove" if dry_run else "removed"
-    outputs = count(removed.artifacts, "stored output")
-    terminal.answer(
-        removed,
-        f"{verb} {count(len(removed.run_ids), 'run')} and {outputs} ({removed.size_bytes} bytes)",
-    )
-    for run_id, reason in [] if terminal.as_json else [*removed.kept.items()][:_MAX_SHOWN]:
-        terminal.report(clean(f"{run_id} stays: {reason}"))
-    return 0
-
-
 async def redact_conversation(
     terminal: Terminal, *, conversation: str, journal: str, by: str
 ) -> int:
@@ -673,6 +631,9 @@ def _health_rows(found: JournalHealth) -> Iterator[tuple[str, str]]:
     since = f", the oldest for {duration(found.oldest_due_s)}" if found.due else ""
     died = f"; {count(found.died, 'run')} died" if found.died else ""
     yield "due", f"{count(found.due, 'run')}{since}{died}"
+
+
+_MAX_SHOWN = 20
 
 
 def salvage_journal(terminal: Terminal, *, journal: str, new_path: str) -> int:

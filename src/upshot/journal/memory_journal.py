@@ -14,6 +14,7 @@ from collections.abc import (
 )
 from datetime import UTC, datetime, timedelta
 from os import PathLike, fspath
+from types import MappingProxyType
 from typing import TypeVar
 
 from msgspec.structs import replace
@@ -640,6 +641,7 @@ class MemoryJournal(MemoryLists, MemoryEffects, MemoryNotes, MemoryAudit):
         run_ids: Sequence[str] = (),
         *,
         ended_before: datetime | None = None,
+        keep: Mapping[str, str] = MappingProxyType({}),
         conversation: str = "",
         effects: bool = False,
         dry_run: bool = False,
@@ -647,7 +649,7 @@ class MemoryJournal(MemoryLists, MemoryEffects, MemoryNotes, MemoryAudit):
         """See ``SqliteJournal.remove_runs``."""
         logs = self._open()
         check_removal(run_ids, ended_before, conversation)
-        gone, kept = choose_removal(run_ids, ended_before, conversation, self._family())
+        gone, kept = choose_removal(run_ids, ended_before, conversation, self._family(), keep)
         artifacts = [one for run_id in gone for one in self.artifacts.of_run(run_id)]
         if not dry_run:
             self._keep_effects(gone, effects=effects)

@@ -242,6 +242,7 @@ def choose_removal(
     ended_before: datetime | None,
     conversation: str,
     family: RunFamily,
+    keep: Mapping[str, str],
 ) -> tuple[list[str], dict[str, str]]:
     """Choose the runs to remove, with their child runs.
 
@@ -252,9 +253,10 @@ def choose_removal(
         ended_before: See there.
         conversation: See there.
         family: All runs.
+        keep: See there.
     """
     if ended_before is not None:
-        return _choose_ended(family, ended_before)
+        return _choose_ended(family, ended_before, keep)
     if conversation:
         run_ids = family.of_conversation.get(conversation, ())
         if not run_ids:
@@ -298,13 +300,19 @@ def open_error(conversation: str, run_id: str, status: str) -> Misuse:
     )
 
 
-def _choose_ended(family: RunFamily, ended_before: datetime) -> tuple[list[str], dict[str, str]]:
+def _choose_ended(
+    family: RunFamily, ended_before: datetime, keep: Mapping[str, str]
+) -> tuple[list[str], dict[str, str]]:
     trees = {
         run.run_id: family.with_children([run.run_id])
         for run in family.known.values()
         if run.parent_run_id not in family.known and _is_past(run, ended_before)
     }
     kept: dict[str, str] = {}
+    for root, tree in [*trees.items()]:
+        if reasons := [keep[run_id] for run_id in tree if run_id in keep]:
+            kept[root] = reasons[0]
+            del trees[root]
     # Repeat until nothing changes: a run that stays may need another one.
     while True:
         chosen = {run_id for tree in trees.values() for run_id in tree}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 
 import upshot.journal.sql.queries as stored
@@ -55,6 +55,7 @@ def remove_runs(
     ended_before: datetime | None,
     conversation: str,
     *,
+    keep: Mapping[str, str],
     effects: bool = False,
     row: AuditRow | None,
 ) -> RemovedRuns:
@@ -65,11 +66,12 @@ def remove_runs(
         run_ids: As for ``SqlJournal.remove_runs``, like *ended_before* and *conversation*.
         ended_before: As there.
         conversation: As there.
+        keep: As there.
         effects: As there.
         row: The row of the audit; None only reports what would be removed.
     """
     connection.lock_runs()
-    gone, kept = choose_removal(run_ids, ended_before, conversation, _family(connection))
+    gone, kept = choose_removal(run_ids, ended_before, conversation, _family(connection), keep)
     artifacts = size_bytes = 0
     for run_id in gone:
         count, size = connection.execute(_ARTIFACTS, (run_id,)).fetchone()

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime
 from functools import partial
 from os import PathLike, fspath
+from types import MappingProxyType
 from typing import ClassVar, TypeAlias, TypeVar
 
 import upshot.journal.sql.queries as stored
@@ -656,6 +657,7 @@ class SqlJournal(SqlLists, SqlEffects, SqlAudit):
         run_ids: Sequence[str] = (),
         *,
         ended_before: datetime | None = None,
+        keep: Mapping[str, str] = MappingProxyType({}),
         conversation: str = "",
         effects: bool = False,
         dry_run: bool = False,
@@ -669,6 +671,7 @@ class SqlJournal(SqlLists, SqlEffects, SqlAudit):
             run_ids: These runs, whether they have ended or not.
             ended_before: All root runs that ended before this, timezone-aware. Runs that a fork or
                 a later turn of their conversation still reads stay, and are listed.
+            keep: With *ended_before*: runs that stay with their tree, and the reason of each.
             conversation: All runs of this conversation, whether they have ended or not.
             effects: Whether to remove their effects as well. By default these stay with their
                 outcomes, so that no call makes them again, until their keys expire.
@@ -688,6 +691,7 @@ class SqlJournal(SqlLists, SqlEffects, SqlAudit):
                 run_ids,
                 ended_before,
                 conversation,
+                keep=keep,
                 effects=effects,
                 row=None if dry_run else row,
             )

@@ -1,0 +1,80 @@
+"""Removes runs from a log: named ones, old ones, or by the rules of a file."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+
+from upshot.cli.lookup import existing_journal, find_run
+from upshot.cli.terminal import Terminal
+from upshot.clock import SYSTEM_CLOCK
+from upshot.contract.base.words import clean, count
+from upshot.errors import Misuse
+from upshot.journal.opening import open_journal
+from upshot.journal.retention import plan_retention, read_retention
+from upshot.journal.run_list import RemovedRuns
+
+_MAX_SHOWN = 20
+
+
+async def prune_runs(
+    terminal: Terminal,
+    *,
+    wanted: Sequence[str],
+    journal: str,
+    older_than_days: int | None,
+    conversation: str,
+    config: str,
+    effects: bool,
+    dry_run: bool,
+) -> int:
+    """Remove runs, and print what was removed and what stays."""
+    if bool(wanted) + (older_than_days is not None) + bool(conversation) + bool(config) != 1:
+        raise Misuse(
+            "say which runs to remove: name them, or give --older-than DAYS, --conversation ID or "
+            "--config FILE"
+        )
+    if config:
+        if effects:
+            raise Misuse("--effects cannot be given with --config: effects end with their keys")
+        return await _prune_by_rules(terminal, config, journal, dry_run=dry_run)
+    before = None
+    if older_than_days is not None:
+        before = SYSTEM_CLOCK.now() - timedelta(days=older_than_days)
+    async with open_journal(existing_journal(journal), create=False) as log:
+        run_ids = [await find_run(log, one) for one in wanted]
+        removed = await log.remove_runs(
+            run_ids,
+            ended_before=before,
+            conversation=conversation,
+            effects=effects,
+            dry_run=dry_run,
+        )
+    _print(terminal, removed, dry_run=dry_run)
+    return 0
+
+
+async def _prune_by_rules(terminal: Terminal, config: str, journal: str, *, dry_run: bool) -> int:
+    """Remove the runs that are older than the rules of a file allow."""
+    retention = read_retention(config)
+    async with open_journal(existing_journal(journal), create=False) as log:
+        plan = await plan_retention(log, retention, SYSTEM_CLOCK.now())
+        removed = await log.remove_runs(
+            ended_before=plan.ended_before, keep=plan.keep, dry_run=dry_run
+        )
+    for number, rule in enumerate(retention.rules if not terminal.as_json else ()):
+        old, young = count(plan.old[number], "run"), plan.young[number]
+        terminal.say(clean(f"rule {number + 1} ({rule}): {old} older, {young} kept"))
+    _print(terminal, removed, dry_run=dry_run)
+    return 0
+
+
+def _print(terminal: Terminal, removed: RemovedRuns, *, dry_run: bool) -> None:
+    verb = "would remove" if dry_run else "removed"
+    outputs = count(removed.artifacts, "stored output")
+    terminal.answer(
+        removed,
+        f"{verb} {count(len(removed.run_ids), 'run')} and {outputs} ({removed.size_bytes} bytes)",
+    )
+    for run_id, reason in [] if terminal.as_json else [*removed.kept.items()][:_MAX_SHOWN]:
+        terminal.report(clean(f"{run_id} stays: {reason}"))

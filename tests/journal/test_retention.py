@@ -1,0 +1,168 @@
+"""Which runs rules keep, and which they let go."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from upshot import Agent, Effect, Misuse, ScriptedModel, ToolCall, note, resume, run, tool
+from upshot.contract.tool_calls import Settlement
+from upshot.journal import open_journal
+from upshot.journal.retention import Retention, plan_retention, read_retention
+
+LATER = datetime.now(UTC) + timedelta(days=50)
+RULES = """
+[[keep]]
+note = "dispute"
+days = "forever"
+[[keep]]
+status = "failed"
+days = 60
+[[keep]]
+agent = "desk*"
+days = 40
+"""
+
+
+@pytest.fixture(params=["memory", "file", "postgres"])
+async def journal(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncGenerator[Any]:
+    place = {"memory": "memory:", "file": str(tmp_path / "j.db")}.get(request.param)
+    if place is None:
+        server = request.getfixturevalue("postgres")
+        place = server.url(request.getfixturevalue("database"))
+    async with open_journal(place) as opened:
+        yield opened
+
+
+@pytest.fixture
+def rules(tmp_path: Path) -> Retention:
+    (tmp_path / "keep.toml").write_text(RULES, "utf-8")
+    return read_retention(str(tmp_path / "keep.toml"))
+
+
+@tool(effect="write", timeout_s=0.01)
+async def pay() -> str:
+    """Pay."""
+    await asyncio.Event().wait()
+    return "paid"
+
+
+@tool(effect="write", approval=True)
+def send() -> str:
+    """Send."""
+    return "sent"
+
+
+def agent(id: str, *replies: Any) -> Agent[Any]:
+    return Agent(id, model=ScriptedModel([*replies]), tools=[pay, send])
+
+
+async def prune(journal: Any, rules: Retention, **options: Any) -> Any:
+    plan = await plan_retention(journal, rules, LATER)
+    return await journal.remove_runs(ended_before=plan.ended_before, keep=plan.keep, **options)
+
+
+async def test_the_first_rule_that_fits_a_run_decides(journal: Any, rules: Retention) -> None:
+    plain = await run(agent("desk-1", "Done."), "?", journal=journal)
+    noted = await run(agent("desk-1", "Done."), "?", journal=journal)
+    failed = await run(agent("desk-1"), "?", journal=journal)
+    other = await run(agent("office", "Done."), "?", journal=journal)
+    await note(noted.run_id, "dispute", True, by="ann", journal=journal)
+    plan = await plan_retention(journal, rules, LATER)
+    assert (plan.old, plan.young) == ((0, 0, 1), (1, 1, 0))
+    removed = await prune(journal, rules)
+    assert removed.run_ids == (plain.run_id,)
+    assert removed.kept[noted.run_id] == "rule 1 keeps it (note dispute: forever)"
+    assert removed.kept[failed.run_id].startswith("rule 2 keeps it")
+    assert removed.kept[other.run_id] == "no rule is for it"
+
+
+async def test_a_dry_run_removes_nothing(journal: Any, rules: Retention) -> None:
+    ended = await run(agent("desk", "Done."), "?", journal=journal)
+    assert (await prune(journal, rules, dry_run=True)).run_ids == (ended.run_id,)
+    assert len(await journal.runs()) == 1
+
+
+async def test_a_run_that_waits_and_a_conversation_in_use_stay(
+    journal: Any, rules: Retention
+) -> None:
+    waiting = await run(agent("desk", ToolCall("s", "send")), "?", journal=journal)
+    first = await run(agent("desk", "Hi."), "?", journal=journal, conversation="c")
+    second = await run(agent("desk", ToolCall("s", "send")), "?", journal=journal, conversation="c")
+    removed = await prune(journal, rules)
+    assert removed.run_ids == ()
+    assert "started later" in removed.kept[first.run_id]
+    assert {one.run_id for one in await journal.runs()} >= {waiting.run_id, second.run_id}
+
+
+async def test_a_run_with_an_unknown_effect_stays_until_it_is_settled(
+    journal: Any, rules: Retention
+) -> None:
+    ended = await run(agent("desk", ToolCall("p", "pay"), "Done."), "?", journal=journal)
+    (effect,) = await journal.effects(state="unknown")
+    removed = await prune(journal, rules)
+    assert removed.kept == {ended.run_id: f"effect {effect.id} of it is unknown: settle it first"}
+    known = Settlement(effect=Effect.NONE, by="ann", at=datetime.now(UTC))
+    await journal.settle_effect(effect.id, known)
+    assert (await prune(journal, rules)).run_ids == (ended.run_id,)
+
+
+async def test_what_once_guards_is_guarded_after_its_run_is_gone(
+    journal: Any, rules: Retention
+) -> None:
+    paid: list[str] = []
+
+    @tool(effect="write", once="order")
+    def refund(order: str) -> str:
+        """Refund."""
+        paid.append(order)
+        return "refunded"
+
+    def refunding() -> Agent[Any]:
+        model = ScriptedModel([ToolCall("r", "refund", {"order": "7"}), "Done."])
+        return Agent("desk", model=model, tools=[refund])
+
+    first = await run(refunding(), "?", journal=journal)
+    assert (await prune(journal, rules)).run_ids == (first.run_id,)
+    await run(refunding(), "?", journal=journal)
+    assert paid == ["7"]
+
+
+async def test_an_approved_run_goes_once_it_has_ended(journal: Any, rules: Retention) -> None:
+    parked: Any = await run(agent("desk", ToolCall("s", "send"), "Done."), "?", journal=journal)
+    assert (await prune(journal, rules)).run_ids == ()
+    again = agent("desk", ToolCall("s", "send"), "Done.")
+    answers = [one.approve() for one in parked.pending]
+    await resume(parked.run_id, again, journal=journal, answers=answers)
+    assert (await prune(journal, rules)).run_ids == (parked.run_id,)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "no rules: give tables"),
+        ("[[keep]]\n", "rule 1: Object missing required field `days`"),
+        ("[[keep]]\ndays = -1", "rule 1: days is -1: give 0 to 36500"),
+        ("[[keep]]\ndays = 'ever'", "rule 1: days is 'ever': give a number, or 'forever'"),
+        ("[[keep]]\ndays = 1\nstatus = 'parked'", "rule 1: status is 'parked': give one of"),
+        ("[[keep]]\ndays = 1\nagents = 'a'", "rule 1: Object contains unknown field `agents`"),
+        ("keep = 3", "no rules: give tables"),
+        ("[[drop]]\ndays = 1", "has drop: give tables"),
+        ("days =", "is not TOML"),
+    ],
+)
+def test_a_rule_that_is_wrong_is_misuse(tmp_path: Path, text: str, said: str) -> None:
+    path = tmp_path / "keep.toml"
+    path.write_text(text, "utf-8")
+    with pytest.raises(Misuse, match=said):
+        read_retention(str(path))
+
+
+def test_a_file_that_is_not_there_is_misuse(tmp_path: Path) -> None:
+    with pytest.raises(Misuse, match="cannot be read: No such file"):
+        read_retention(str(tmp_path / "keep.toml"))
