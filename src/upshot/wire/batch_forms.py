@@ -539,8 +539,8 @@ def _read_faults(document: JsonObject) -> JsonObject:
     """Return why a batch of files failed as a whole, in one message."""
     given = document.get("errors")
     faults = as_list(as_object(given).get("data")) or as_list(given)
-    reason: Iterable[str] = (as_text(as_object(fault).get("message")) for fault in faults)
-    return {"message": "; ".join(filter(None, reason)) or as_text(document.get("error"))}
+    reasons: Iterable[str] = (as_text(as_object(fault).get("message")) for fault in faults)
+    return {"message": "; ".join(filter(None, reasons)) or as_text(document.get("error"))}
 
 
 def _read_xai_result(line: JsonObject) -> BatchResult:
