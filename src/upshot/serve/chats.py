@@ -14,7 +14,7 @@ import base64
 import binascii
 import hashlib
 from abc import abstractmethod
-from collections.abc import AsyncGenerator, Callable, Container, Iterable, Sequence
+from collections.abc import AsyncGenerator, Callable, Container, Iterable, Iterator, Sequence
 from contextlib import aclosing, asynccontextmanager
 from fnmatch import fnmatch
 from typing import Any, Literal, NamedTuple, TypeAlias
@@ -35,7 +35,7 @@ from upshot.errors import Misuse
 from upshot.fleet.app import App
 from upshot.journal.shared import InboxItem
 from upshot.serve.permissions import Differs, Missing
-from upshot.serve.public import PublicEvent, public_events, questions_in
+from upshot.serve.public import PublicEvent, files_in, public_events, questions_in
 from upshot.serve.site import Site
 from upshot.state.child_runs import bare_id
 
@@ -180,12 +180,14 @@ class Writer:
     Attributes:
         open: The id of the text that is open; "" if none is.
         text_so_far: The pieces of the last text, joined.
+        files_so_far: The files of the last message.
         calls: The ids of the calls that were written.
     """
 
     def __init__(self) -> None:
         self.open: str = ""
         self.text_so_far: str = ""
+        self.files_so_far: list[JsonObject] = []
         self.calls: set[str] = set()
 
     def add(self, event: PublicEvent) -> list[JsonObject]:
@@ -194,8 +196,11 @@ class Writer:
             case "text":
                 return self._piece(str(event["text"]))
             case "message":
-                return self._replace(str(event["text"]))
+                text = str(event["text"])
+                self.files_so_far = []
+                return [*(self._replace(text) if text else []), *self._files(event)]
             case "reset":
+                self.files_so_far = []
                 return self.void(is_all="attempt" in event)
             case "tool":
                 return [*self.tool(event)]
@@ -204,7 +209,14 @@ class Writer:
             case _:
                 text = str(event.get("text", ""))
                 last = self._replace(text) if text and text != self.text_so_far else []
-                return [*last, *self.close(), *self.end(event)]
+                return [*last, *self.close(), *self._files(event), *self.end(event)]
+
+    def _files(self, event: PublicEvent) -> Iterator[JsonObject]:
+        """Yield the files of a message or an answer that were not written yet."""
+        if (files := files_in(event)) != self.files_so_far:
+            self.files_so_far = files
+            for file in files:
+                yield from self.file(file)
 
     def _piece(self, text: str) -> list[JsonObject]:
         head: list[JsonObject] = []
@@ -236,6 +248,10 @@ class Writer:
     @abstractmethod
     def end_text(self, id: str) -> JsonObject:
         """Return the end of a text."""
+
+    @abstractmethod
+    def file(self, file: JsonObject) -> Iterable[JsonObject]:
+        """Return what an image, a sound or a document becomes."""
 
     @abstractmethod
     def void(self, *, is_all: bool) -> list[JsonObject]:

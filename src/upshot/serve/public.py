@@ -35,6 +35,8 @@ PublicEvent: TypeAlias = JsonObject
 Stream: TypeAlias = Literal["checked", "live"]
 # The kinds that may be void once the deciders have decided.
 _HELD = ("text", "message", "reset")
+# What an end has of the answer.
+_SAID = ("text", "files")
 
 
 class _View(NamedTuple):
@@ -80,8 +82,8 @@ async def public_events(
             yield place
             continue
         if end is not None:
-            if is_unsaid and (text := end.get("text")):
-                yield {"kind": "message", "text": text, "cursor": end["cursor"]}
+            if is_unsaid and (answer := {name: end[name] for name in _SAID if name in end}):
+                yield {"kind": "message", "text": "", **answer, "cursor": end["cursor"]}
             end = None
         if (view := views.get(event.run_id)) is None:
             view = views[event.run_id] = await _view_of(app, event, stream)
@@ -127,6 +129,17 @@ def asked_of_user(pending: Iterable[Pending]) -> list[PendingApproval | PendingQ
         for item in pending
         if isinstance(item, PendingApproval | PendingQuestion) and item.audience == "user"
     ]
+
+
+def files_in(event: PublicEvent) -> list[JsonObject]:
+    """Return the images, sounds and documents of a message or an answer."""
+    return cast("list[JsonObject]", event.get("files", []))
+
+
+def url_of(file: JsonObject) -> str:
+    """Return the address of a file of an event, which contains its data if it has any."""
+    url = file.get("url")
+    return str(url) if url else f"data:{file['media_type']};base64,{file['data']}"
 
 
 def digest_of(item: Pending) -> str:

@@ -55,7 +55,7 @@ class PublicViewer:
             self._end = {}
         shown = cast("dict[str, Any]", to_public_event(event, tools=self._tools) or {})
         match shown.get("kind"):
-            case "message":
+            case "message" if shown["text"]:
                 seq: int = shown["seq"]
                 self._said.append(Said(id=seq, seq=seq, role="assistant", text=shown["text"]))
             case "reset" if "attempt" in shown:

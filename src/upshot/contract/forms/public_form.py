@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from base64 import b64encode
+from collections.abc import Iterable, Mapping
 
-from upshot.contract.base.enums import Effect
+from upshot.contract.base.enums import Effect, Role
 from upshot.contract.base.structs import Json, JsonObject
 from upshot.contract.base.words import call_words
 from upshot.contract.events import (
@@ -17,7 +18,8 @@ from upshot.contract.events import (
     ToolSettled,
     ToolStarted,
 )
-from upshot.contract.model_calls import ModelReplied, ModelRetried, TextDelta
+from upshot.contract.message import Audio, File, Image, Part
+from upshot.contract.model_calls import ModelReplied, ModelResponse, ModelRetried, TextDelta
 from upshot.contract.pending import Pending, PendingApproval, PendingEffect, PendingQuestion
 from upshot.contract.result import AgentResult
 from upshot.contract.tool_calls import ToolArtifactReference, ToolExecutionResult
@@ -42,12 +44,14 @@ def to_public_event(event: Event, *, tools: Mapping[str, str] | None = None) -> 
     kind   fields
     ====== ============================================================================
     text   ``text``, a piece of a reply
-    message ``text``, a whole reply; it replaces the pieces before it
+    message ``text``, a whole reply; it replaces the pieces before it; ``files``, if it has images,
+           sound or documents: ``media_type``, and ``data`` in base64 or a ``url``; of a document
+           its ``name``
     reset  the pieces since the last whole reply are void; with ``attempt``, the number of a
            revised attempt or of one that a guardrail refused, everything said before is void
     tool   ``id`` of the call, ``name`` as in *tools*, ``state``: started, done, failed, or
            working with a ``text``, the tool's report of its progress
-    end    ``status``; ``text``, the answer; ``error``, its code; ``questions``, and
+    end    ``status``; ``text`` and ``files``, the answer; ``error``, its code; ``questions``, and
            ``waits_for_others`` if it also waits for others; ``effect`` if it is unknown
            whether a call took effect; sent for a park too
     ====== ============================================================================
@@ -88,10 +92,9 @@ def _public_form(event: _Shown, tools: Mapping[str, str]) -> JsonObject | None:
             return {"kind": "reset"}
         case TextDelta(text=text):
             return {"kind": "text", "text": text}
-        case ModelReplied(response=response):
+        case ModelReplied():
             # A reply to upshot's own request, such as to repair arguments, is not for the user.
-            content = "" if event.purpose else response.content
-            return {"kind": "message", "text": content} if content else None
+            return None if event.purpose else _message(event.response)
         case ToolStarted(call=call):
             return _tool(tools.get(call.name), call.id, "started")
         case ToolProgress(text=text):
@@ -106,6 +109,37 @@ def _public_form(event: _Shown, tools: Mapping[str, str]) -> JsonObject | None:
             return _end(result, tools)
 
 
+def media_in(parts: Iterable[Part]) -> list[Image | Audio | File]:
+    """Return the images, sounds and documents among *parts* that a client can show."""
+    found = (part for part in parts if isinstance(part, Image | Audio | File))
+    return [part for part in found if part.data is not None or part.url]
+
+
+def answer_media(result: AgentResult[Json]) -> list[Image | Audio | File]:
+    """Return the images, sounds and documents of an answer, unless the deciders rejected it."""
+    last = result.messages[-1] if result.messages else None
+    if last is None or last.role is not Role.ASSISTANT or not (result.success and result.committed):
+        return []
+    return media_in(last.parts)
+
+
+def _with_files(media: Iterable[Image | Audio | File]) -> JsonObject:
+    """Return the field ``files``, empty if there are none."""
+    files: list[Json] = []
+    for part in media:
+        named: JsonObject = {"name": part.name} if isinstance(part, File) and part.name else {}
+        data: JsonObject = {"url": part.url}
+        if part.data is not None:
+            data = {"data": b64encode(part.data).decode()}
+        files.append({"media_type": part.media_type, **data, **named})
+    return {"files": files} if files else {}
+
+
+def _message(response: ModelResponse) -> JsonObject | None:
+    text, files = response.content or "", _with_files(media_in(response.parts))
+    return {"kind": "message", "text": text, **files} if text or files else None
+
+
 def _tool(name: str | None, call_id: str, state: str) -> JsonObject | None:
     return None if name is None else {"kind": "tool", "id": call_id, "name": name, "state": state}
 
@@ -116,6 +150,7 @@ def _end(result: AgentResult[Json], tools: Mapping[str, str]) -> JsonObject:
     # An answer that the deciders rejected is not shown.
     if result.committed and text and isinstance(text, str):
         end["text"] = text
+    end |= _with_files(answer_media(result))
     # A run that waits has not failed.
     if result.error is not None and not result.pending:
         end["error"] = str(result.error.code)

@@ -17,6 +17,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from base64 import b64decode
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from fnmatch import fnmatch
@@ -34,7 +35,8 @@ from upshot.contract.agent_spec import AgentCard, Skill
 from upshot.contract.base.enums import Status
 from upshot.contract.base.structs import Json, JsonObject
 from upshot.contract.forms.a2a_form import from_a2a, to_a2a
-from upshot.contract.message import Artifact, Data, Message, Text
+from upshot.contract.forms.public_form import answer_media
+from upshot.contract.message import Artifact, Data, File, Message, Part, Text
 from upshot.contract.model_calls import Request
 from upshot.contract.pending import (
     Answer,
@@ -52,7 +54,14 @@ from upshot.entry.run_handle import RunHandle
 from upshot.errors import Misuse
 from upshot.serve.guard import rpc_refusal
 from upshot.serve.permissions import Differs, Missing, Need, from_scoped
-from upshot.serve.public import PublicEvent, asked_of_user, digest_of, public_events, public_run
+from upshot.serve.public import (
+    PublicEvent,
+    asked_of_user,
+    digest_of,
+    files_in,
+    public_events,
+    public_run,
+)
 from upshot.serve.site import ServerSentEvent, Site, from_json, sse
 from upshot.version import __version__
 
@@ -195,17 +204,17 @@ def _artifacts_of(task_id: str, result: AgentResult[Any]) -> list[JsonObject]:
     return [*others, _artifact(task_id, parts)] if parts else others
 
 
-def _answer_parts(result: AgentResult[Any]) -> list[Text | Data]:
+def _answer_parts(result: AgentResult[Any]) -> list[Part]:
     if not result.committed:
         return []
     output: Json = result.output
-    parts: list[Text | Data] = [Text(result.content)] if result.content else []
+    parts: list[Part] = [Text(result.content)] if result.content else []
     if output is not None and output != result.content:
         parts.append(Text(output) if isinstance(output, str) else Data(output))
-    return parts
+    return [*parts, *answer_media(result)]
 
 
-def _artifact(run_id: str, parts: Sequence[Text | Data]) -> JsonObject:
+def _artifact(run_id: str, parts: Sequence[Part]) -> JsonObject:
     return {**to_a2a(Artifact("answer", tuple(parts))), "artifactId": f"{run_id}-answer"}
 
 
@@ -232,6 +241,9 @@ def update_of(event: PublicEvent, ids: Mapping[str, str], *, is_open: bool) -> I
         case {"kind": "text", "text": str(text)}:
             piece = _artifact(ids["taskId"], [Text(text)])
             yield {"artifactUpdate": {**ids, "artifact": piece, "append": is_open}}
+        case {"kind": "message", "files": list()}:
+            piece = _artifact(ids["taskId"], [_to_file(file) for file in files_in(event)])
+            yield {"artifactUpdate": {**ids, "artifact": piece, "append": is_open}}
         case {"kind": "tool", "name": str(name), "text": str(text)}:
             yield {"statusUpdate": {**ids, "status": _working(f"{name}: {text}", ids)}}
         case {"kind": "tool", "name": str(name), "state": str(state)}:
@@ -242,6 +254,12 @@ def update_of(event: PublicEvent, ids: Mapping[str, str], *, is_open: bool) -> I
             yield {"artifactUpdate": {**ids, "artifact": piece, "append": False}}
         case _:
             pass
+
+
+def _to_file(file: JsonObject) -> File:
+    data = b64decode(str(file["data"])) if "data" in file else None
+    url, name = str(file.get("url", "")), str(file.get("name", ""))
+    return File(name=name, url=url, data=data, media_type=str(file["media_type"]))
 
 
 def _ending(task: JsonObject, ids: Mapping[str, str]) -> Iterator[JsonObject]:

@@ -48,7 +48,13 @@ from upshot.serve.chats import (
     until_asked,
 )
 from upshot.serve.permissions import Differs
-from upshot.serve.public import PublicEvent, asked_of_user, public_events, public_run
+from upshot.serve.public import (
+    PublicEvent,
+    asked_of_user,
+    public_events,
+    public_run,
+    url_of,
+)
 from upshot.serve.site import ServerSentEvent, Site, sse
 
 DOOR = "ag-ui"
@@ -274,9 +280,18 @@ class _Answer(Writer):
     def end_text(self, id: str) -> JsonObject:
         return {"type": "TEXT_MESSAGE_END", "messageId": id}
 
+    def file(self, file: JsonObject) -> Iterator[JsonObject]:
+        """Yield an activity: messages of an assistant are texts and calls."""
+        message = self._next("activity")
+        shown: JsonObject = {"url": url_of(file), "mediaType": file["media_type"]}
+        shown |= {"name": file["name"]} if "name" in file else {}
+        activity: JsonObject = {"activityType": "file", "content": shown}
+        message.update(activity)
+        yield {"type": "ACTIVITY_SNAPSHOT", "messageId": message["id"], **activity}
+
     def void(self, *, is_all: bool) -> list[JsonObject]:
         void = [one for one in self.all[self._before :] if is_all and "content" in one]
-        void = [one for one in void if one["role"] == "assistant"]
+        void = [one for one in void if one["role"] == "assistant" or "activityType" in one]
         if self.open and self._text not in void:
             void.append(self._text)
         closed, self.text_so_far = self.close(), ""

@@ -45,7 +45,14 @@ from upshot.entry.run_handle import RunHandle
 from upshot.errors import Misuse
 from upshot.serve.chats import Place, attachment, branch_after, from_data_url
 from upshot.serve.permissions import Missing, from_scoped
-from upshot.serve.public import PublicEvent, asked_of_user, digest_of, public_events, public_run
+from upshot.serve.public import (
+    PublicEvent,
+    asked_of_user,
+    digest_of,
+    files_in,
+    public_events,
+    public_run,
+)
 from upshot.serve.site import ERRORS, ServerSentEvent, Site, from_json, sse, status_of
 
 DOOR = "responses"
@@ -55,8 +62,13 @@ _ItemEvents: TypeAlias = "Iterator[tuple[int, JsonObject]]"
 # How many numbers each place of the log has for its events. The first are for complete events; then
 # comes the head of a text that starts after them, and one for each of its characters.
 PLACE = 1 << 26
-_OPENED = 6
+_MESSAGE = 6
+# A reply shows at most so many images and sounds, each in two events.
+_FILES = 64
+_OPENED = _MESSAGE + 2 * _FILES
 _CANCEL_S = 5.0
+# The items that a revised attempt makes void.
+_SAID = ("message", "image_generation_call")
 _KINDS = {
     401: "authentication_error",
     403: "permission_error",
@@ -295,6 +307,7 @@ class Fold:
         # The text that the reader has of the open message; None if that is not known.
         self._is_open, self._has_part, self._shown = False, False, cast("str | None", "")
         self._is_void, self._length, self._length_at = False, 0, -1
+        self._files: list[JsonObject] = []
 
     def add(self, event: PublicEvent, answer: str = "") -> _ItemEvents:
         """Yield the events for a public event, with their numbers.
@@ -313,11 +326,14 @@ class Fold:
             case {"kind": "text", "text": str(text)}:
                 yield from self._text_events(first, text)
             case {"kind": "message", "text": str(text)}:
-                yield from self._message(first, text)
+                if text:
+                    yield from self._message(first, text)
+                self._files = files_in(event)
+                yield from self._file_events(first + _MESSAGE, self._files)
             case {"kind": "reset"}:
-                self._is_void = self._is_open
+                self._is_void, self._files = self._is_open, []
                 if "attempt" in event:
-                    self.items = [one for one in self.items if one["type"] != "message"]
+                    self.items = [one for one in self.items if one["type"] not in _SAID]
             case {"kind": "tool", "state": "started"}:
                 yield from self._tool_start_events(first, event)
             case {"kind": "tool", "state": "done" | "failed" as state, "id": str(id)}:
@@ -370,6 +386,22 @@ class Fold:
         yield first + 5, self._done_event(self._count, item)
         self._close(item)
 
+    def _file_events(self, number: int, files: Sequence[JsonObject]) -> _ItemEvents:
+        """Yield images as items, and sound as an event that is in no output."""
+        for file in files[:_FILES]:
+            kind, data = str(file["media_type"]), file.get("data")
+            if kind.startswith("image/") and data:
+                item: JsonObject = {"type": "image_generation_call", "result": None}
+                item |= {"id": f"ig_{self._count}_{self._id}", "status": "in_progress"}
+                yield number, self._added_event({**item})
+                item |= {"status": "completed", "result": data}
+                yield number + 1, self._done_event(self._count, item)
+                self._close(item)
+            elif kind.startswith("audio/") and data:
+                yield number, {"type": "response.audio.delta", "delta": data}
+                yield number + 1, {"type": "response.audio.done"}
+            number += 2
+
     def _close(self, item: JsonObject | None) -> None:
         self.items += [] if item is None else [item]
         self._count += 1
@@ -413,6 +445,9 @@ class Fold:
             for extra, sent in self._message(number, answer):
                 yield extra, sent
             number += _OPENED
+        if (files := files_in(event)) != self._files:
+            yield from self._file_events(number, files)
+            number += 2 * _FILES
         for question in cast("list[JsonObject]", event.get("questions", [])):
             item = _question_item(question)
             yield number, self._added_event({**item})

@@ -47,7 +47,7 @@ from upshot.serve.chats import (
     until_asked,
 )
 from upshot.serve.permissions import Differs
-from upshot.serve.public import PublicEvent, public_events, public_run
+from upshot.serve.public import PublicEvent, public_events, public_run, url_of
 from upshot.serve.site import ServerSentEvent, Site, sse, to_json
 
 DOOR = "ui"
@@ -221,6 +221,11 @@ class _Answer(Writer):
     def end_text(self, id: str) -> JsonObject:
         return {"type": "text-end", "id": id}
 
+    def file(self, file: JsonObject) -> Iterator[JsonObject]:
+        if not self._in_step:
+            yield from self._step()
+        yield {"type": "file", "url": url_of(file), "mediaType": file["media_type"]}
+
     def void(self, *, is_all: bool) -> list[JsonObject]:
         """Void what was said since the last whole reply; revised attempts are never shown."""
         chunks: list[JsonObject] = [{"type": "reset-step"}] if self.open else []
@@ -333,6 +338,8 @@ def _add_to(parts: list[JsonObject], chunk: JsonObject) -> None:
             parts.append({"type": "text", "text": "", "state": "done"})
         case {"type": "text-delta", "delta": str(delta)}:
             parts[-1]["text"] = f"{parts[-1]['text']}{delta}"
+        case {"type": "file"}:
+            parts.append(chunk)
         case {"type": "tool-input-available", "toolName": str(name)}:
             part = {field: value for field, value in chunk.items() if field != "toolName"}
             parts.append({**part, "type": f"tool-{name}", "state": "input-available"})
