@@ -177,7 +177,7 @@ async def test_a_denied_call_says_which_gate_and_an_unknown_effect_is_marked(
     unknown = await submit(client, "Send customer 1 the invoice again.")
     await page.goto(f"{client.url}/runs/{unknown}")
     await page.locator("button.row.tool .badge", has_text="unknown").first.wait_for()
-    await page.locator(".head .figures .badge", has_text="unknown").wait_for()
+    await page.locator(".verdict .done .badge", has_text="unknown").wait_for()
 
 
 async def test_a_replay_is_shown_on_the_page_and_parts_where_the_agent_has_changed(

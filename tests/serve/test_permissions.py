@@ -183,7 +183,11 @@ async def desk() -> AsyncGenerator[Desk]:
 def filled(row: Row, run: Waiting) -> tuple[str, str, bytes | None]:
     """The request of a row for a run."""
     path = row.path
-    named = {"{id:path}": run.grant if "grants" in path else run.chat, "{seq:int}": "1"}
+    named = {
+        "{id:path}": run.grant if "grants" in path else run.chat,
+        "{seq:int}": "1",
+        "{at:int}": "0",
+    }
     named |= {"{item:path}": "p", "{other}": run.run, "{agent}": "desk", "{chat}": run.chat}
     named |= {"{name}": "console.js", "{run}": run.run}
     ids = {"artifacts": "a", "effects": run.effect}

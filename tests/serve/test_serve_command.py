@@ -72,6 +72,13 @@ async def test_the_link_works_once_and_the_cookie_outlives_a_restart(begin: Begi
             assert "httponly" in cookie and "samesite=strict" in cookie
         async with browser.get(link) as response:
             assert response.status == 401
+        # A person sees a page.
+        accept = {"accept": "text/html"}
+        async with browser.get(link, headers=accept) as response:
+            assert response.status == 401 and "signed in already" in await response.text()
+        async with aiohttp.request("GET", link, headers=accept) as response:
+            page = await response.text()
+            assert response.content_type == "text/html" and "it was used before" in page
         async with browser.get(f"{site}/api/me") as response:
             me = await response.json()
             assert (me["user"], me["agents"][0]["id"]) == (

@@ -14,7 +14,7 @@ from upshot.contract.events import Event, RunResumed, RunSettled
 from upshot.contract.message import Unknown
 from upshot.contract.model_calls import ModelRetried
 from upshot.contract.pending import AnyAnswer, Outdated, Taken
-from upshot.contract.protocols import Journal, Note
+from upshot.contract.protocols import Journal, Note, RunSummary
 from upshot.contract.result import AgentResult
 from upshot.entry.answers import (
     Allow,
@@ -307,6 +307,16 @@ class RunHandle:
     async def notes(self) -> Sequence[Note]:
         """Return the notes that users attached to the run, oldest first; see ``upshot.note``."""
         return await needs_shared(self._journal).notes(self.id)
+
+    async def summary(self) -> RunSummary:
+        """Return the run as the list of runs has it. This reads no log, however long that is.
+
+        Raises:
+            Misuse: There is no such run.
+        """
+        for found in await self._journal.runs(run_id=self.id):
+            return found
+        raise Misuse(f"the journal has no run {self.id!r}")
 
     async def state(self) -> RunState:
         """Return the state that the log holds now, secrets masked; empty for a queued run.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import Final, TypeAlias, TypeVar, cast
+from typing import Final, NamedTuple, TypeAlias, TypeVar, cast
 
 from msgspec.structs import replace
 
@@ -164,6 +164,24 @@ _USUAL_TIMEOUTS = Timeouts()
 _USUAL_LIMITS = ReplyLimits()
 
 
+class HttpDraft(NamedTuple):
+    """A request to a provider, without its key.
+
+    Attributes:
+        url: Its whole address.
+        headers: Its headers, without the key and the caller's own.
+        key_header: The header that has the key; "authorization" has it after "Bearer".
+        key_variable: The environment variable that has the key, "" if there is none.
+        body: The body, as JSON.
+    """
+
+    url: str
+    headers: Mapping[str, str]
+    key_header: str
+    key_variable: str
+    body: bytes
+
+
 class HttpModel:
     """The model behind an HTTP endpoint. It keeps no conversation state, so runs can share it.
 
@@ -313,6 +331,21 @@ class HttpModel:
             response = self._break_off(reply, exception)
         # Outside the block: the connection is free before the caller gets its response.
         yield self._settle(response, asked, started_s, headers)
+
+    async def draft(self, request: ModelInput) -> HttpDraft:
+        """Return a request as it would be sent, without its key and the caller's own headers.
+
+        Raises:
+            Misuse: The request cannot be encoded.
+        """
+        asked, provider = ModelRequest.of(request), self._endpoint.provider
+        return HttpDraft(
+            url=self._endpoint.url_of(self._model, stream=False),
+            headers={"content-type": "application/json", **dict(provider.headers)},
+            key_header=provider.key_header,
+            key_variable=provider.key_variable,
+            body=await self._encode(asked, stream=False),
+        )
 
     async def _load_prices(self) -> None:
         """Load the model's price while the reply is awaited; the first time takes a moment."""

@@ -10,7 +10,7 @@ from contextlib import aclosing, suppress
 from datetime import datetime
 from functools import lru_cache
 from importlib.resources import files
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar
 
 import msgspec
 from starlette.responses import Response
@@ -23,6 +23,7 @@ from upshot.contract.events import Event, ToolSettled
 from upshot.contract.message import Unknown
 from upshot.contract.model_calls import ModelStarted
 from upshot.contract.pending import AnyAnswer, PendingApproval
+from upshot.contract.protocols import RunSummary
 from upshot.contract.tool_calls import outcome_to_model_content
 from upshot.contract.user import User
 from upshot.effects.settling import needs_ledger
@@ -32,13 +33,13 @@ from upshot.entry.run_handle import RunHandle
 from upshot.errors import Misuse
 from upshot.journal.shared import InboxItem, needs_shared, tool_of
 from upshot.journal.watching import DUE
-from upshot.runs.replay.comparison import ComparedEvents, facts_of, first_difference
 from upshot.serve import replies
 from upshot.serve.overview import Period, read_overview, read_tools
 from upshot.serve.permissions import Missing, Refused, list_filters, may_start
+from upshot.serve.run_details import Handler, RunDetails, stored_events, viewed
 from upshot.serve.site import ServerSentEvent, Site, sse, to_json
 from upshot.state.run_page import run_page
-from upshot.state.run_view import RunView, RunViewer
+from upshot.state.run_view import Head, RunView, RunViewer
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -53,6 +54,8 @@ _RUNS_BEFORE = 20
 _LOOK_S = 2.0
 _REST_S = 0.2
 _PACE_S = 0.05
+# A log of so many events takes longer to read than a person notices.
+_LONG = 500
 _STATIC = files("upshot.serve").joinpath("static")
 _TYPES = {"js": "text/javascript", "css": "text/css", "html": "text/html", "svg": "image/svg+xml"}
 # A page of another site can submit a form, but cannot send this header.
@@ -60,7 +63,6 @@ _WRITES = "x-upshot"
 
 
 Q = TypeVar("Q", bound=msgspec.Struct)
-_Handler: TypeAlias = "Callable[[Request, User], Awaitable[object]]"
 
 
 class _New(msgspec.Struct, forbid_unknown_fields=True):
@@ -132,7 +134,7 @@ class _Effects(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
 def routes(site: Site) -> list[BaseRoute]:
     """Return the routes of the pages and of their JSON."""
     console = _Console(site)
-    table: list[tuple[str, str, _Handler]] = [
+    table: list[tuple[str, str, Handler]] = [
         ("GET", "/api/me", console.me),
         ("GET", "/api/live", console.live),
         ("GET", "/api/counts", console.counts),
@@ -144,15 +146,12 @@ def routes(site: Site) -> list[BaseRoute]:
         ("GET", "/api/runs/{run}/view", console.view),
         ("GET", "/api/runs/{run}/events", console.events),
         ("GET", "/api/runs/{run}/events/{seq:int}", console.event),
-        ("GET", "/api/runs/{run}/events/{seq:int}/sent", console.sent),
         ("POST", "/api/runs/{run}/answer", console.answer),
         ("POST", "/api/runs/{run}/interrupt", console.interrupt),
         ("POST", "/api/runs/{run}/cancel", console.cancel),
         ("POST", "/api/runs/{run}/resume", console.resume),
         ("POST", "/api/runs/{run}/fork", console.fork),
         ("POST", "/api/runs/{run}/replay", console.replay),
-        ("GET", "/api/runs/{run}/compare/{other}", console.compare),
-        ("GET", "/api/runs/{run}/artifacts/{id}", console.artifact),
         ("GET", "/api/runs/{run}/export", console.export),
         ("GET", "/api/inbox", console.inbox),
         ("GET", "/api/inbox/{run}/{item:path}/before", console.before),
@@ -172,6 +171,7 @@ def routes(site: Site) -> list[BaseRoute]:
         ("POST", "/api/datasets/{name}", console.collect),
         ("GET", "/api/conversations", console.conversations),
         ("GET", "/api/conversations/{id:path}", console.conversation),
+        *RunDetails(site).routes(),
     ]
     found: list[BaseRoute] = [
         Route(path, console.for_user(handler, writes=method != "GET"), methods=[method])
@@ -202,7 +202,7 @@ class _Console:
         self._feeds = Feeds()
 
     def for_user(
-        self, handler: _Handler, *, writes: bool
+        self, handler: Handler, *, writes: bool
     ) -> Callable[[Request], Awaitable[Response]]:
         """Return a route for signed-in users with a role."""
 
@@ -286,12 +286,13 @@ class _Console:
 
     async def run(self, request: Request, user: User) -> object:
         run = await self._site.run_of(user, request.path_params["run"])
-        return await _viewed(run)
+        return await viewed(run)
 
     async def view(self, request: Request, user: User) -> object:
         """Send the page of a run, and then its changes."""
         run = await self._site.run_of(user, request.path_params["run"])
-        end, viewer = (await run.state()).seq, RunViewer()
+        summary, viewer = await run.summary(), RunViewer()
+        end = summary.events
 
         async def changes() -> AsyncGenerator[None]:
             if not end:
@@ -309,6 +310,9 @@ class _Console:
             return Part(event, view.revision)
 
         async def sent_events() -> AsyncGenerator[ServerSentEvent]:
+            if end > _LONG:
+                # Reading the log takes a moment; what the list of runs knows is there at once.
+                yield ServerSentEvent(encode(_early_view(summary)).decode())
             watched = self._feeds.watch(("view", run.id), lambda: Feed(changes(), part))
             async with aclosing(watched) as parts:
                 async for one in parts:
@@ -338,21 +342,6 @@ class _Console:
             async with aclosing(run.events(after=seq - 1)) as events:
                 return await anext(events)
         raise Missing(f"there is no event {seq}")
-
-    async def sent(self, request: Request, user: User) -> object:
-        """Return the messages of the model call that an event started."""
-        seq: int = request.path_params["seq"]
-        run = await self._site.run_of(user, request.path_params["run"])
-        events = [event async for event in _stored_events(run, min(seq, (await run.state()).seq))]
-        if not events or not isinstance(events[-1], ModelStarted) or events[-1].seq != seq:
-            raise Missing(f"event {seq} is not a model call")
-        sent = facts_of(events).messages_of(seq)
-        known = tuple(one for one in sent if one is not None)
-        started = (await run.state()).started
-        instructions = (started and started.agent.instructions) or ""
-        return replies.SentMessages(
-            instructions=instructions, messages=known, lacks=len(sent) - len(known)
-        )
 
     async def answer(self, request: Request, user: User) -> object:
         given = decode(await request.body(), _Answers)
@@ -394,7 +383,7 @@ class _Console:
         if not 1 <= at <= state.seq:
             raise Misuse(f"run {run.id} has no event {at}: give one from 1 to {state.seq}")
         again: list[replies.CallAgain] = []
-        async for event in _stored_events(run, state.seq, after=at):
+        async for event in stored_events(run, state.seq, after=at):
             if isinstance(event, ToolSettled):
                 tool, call = event.record.tool_name, event.record.call_id
                 again.append(replies.CallAgain(seq=event.seq, tool=tool, call=call))
@@ -409,34 +398,11 @@ class _Console:
         same, compared, difference = replayed.same, replayed.compared, replayed.difference
         return replies.Replayed(same=same, compared=compared, difference=difference)
 
-    async def compare(self, request: Request, user: User) -> object:
-        """Return where two runs differ first; null if they do not."""
-        found: list[ComparedEvents] = []
-        for name in ("run", "other"):
-            run = await self._site.run_of(user, request.path_params[name])
-            end = (await run.state()).seq
-            found.append(facts_of([event async for event in _stored_events(run, end)]))
-        return replies.Compared(difference=first_difference(*found))
-
     async def export(self, request: Request, user: User) -> object:
         """Return the page of a run as one file."""
         run = await self._site.run_of(user, request.path_params["run"])
-        page = run_page(await _viewed(run)).encode(errors="replace")
+        page = run_page(await viewed(run)).encode(errors="replace")
         return _download(page, "run.html")
-
-    async def artifact(self, request: Request, user: User) -> object:
-        """Return an artifact as a download that browsers do not display."""
-        run = await self._site.run_of(user, request.path_params["run"])
-        journal: Any = await self._app.open()
-        try:
-            data = await journal.artifacts.load(request.path_params["id"], run_id=run.id)
-        except KeyError as error:
-            raise Missing(str(error.args[0])) from error
-        headers = {
-            "content-disposition": "attachment",
-            "content-security-policy": "sandbox; default-src 'none'",
-        }
-        return Response(data, media_type="application/octet-stream", headers=headers)
 
     async def conversations(self, _: Request, user: User) -> object:
         found = await self._site.conversations_of(user, _PAGE)
@@ -489,7 +455,7 @@ class _Console:
             raise Missing("no approval waits under that id: it may have been answered")
         wanted, found = asked[0], list[replies.EarlierDecision]()
         for one in await self._site.runs_of(user, tool=wanted.tool_name, limit=_RUNS_BEFORE):
-            view = await _viewed(await self._app.run(one.run_id))
+            view = await viewed(await self._app.run(one.run_id))
             for answered in view.head.answered:
                 about = answered.asked
                 if isinstance(about, PendingApproval) and about.tool_name == wanted.tool_name:
@@ -703,6 +669,28 @@ class Feeds:
 # -- events
 
 
+def _early_view(summary: RunSummary) -> RunView:
+    """Return what the list of runs knows of a run; its revision is 0, and it has no steps."""
+    return RunView(
+        head=Head(
+            run_id=summary.run_id,
+            agent=summary.agent_id,
+            status=summary.status,
+            request=summary.request,
+            conversation=summary.context_id,
+            parent_run_id=summary.parent_run_id,
+            owner=summary.owner,
+            tenant=summary.tenant,
+            started_at=summary.started_at,
+            took_s=summary.took_s,
+            usage=summary.usage,
+            cost=summary.cost,
+            effect=summary.effect,
+            has_ended=summary.ended,
+        )
+    )
+
+
 async def _own_events(run: RunHandle) -> AsyncGenerator[Event]:
     """Yield the events of a run as they arrive, without those of other runs."""
     async with aclosing(run.events(deltas=True)) as events:
@@ -734,24 +722,6 @@ async def _in_batches(events: AsyncGenerator[Event], end: int) -> AsyncGenerator
         coming.cancel()
         with suppress(asyncio.CancelledError):
             await coming
-
-
-async def _viewed(run: RunHandle) -> RunView:
-    """Return the page of a run as it is now."""
-    viewer = RunViewer()
-    async for event in _stored_events(run, (await run.state()).seq):
-        viewer.add(event)
-    return viewer.view()
-
-
-async def _stored_events(run: RunHandle, end: int, *, after: int = 0) -> AsyncGenerator[Event]:
-    """Yield the stored events of a run up to *end*."""
-    if after < end:
-        async with aclosing(run.events(after=after)) as events:
-            async for event in events:
-                yield event
-                if event.seq >= end:
-                    return
 
 
 class _Filters(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):

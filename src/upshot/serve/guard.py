@@ -12,12 +12,13 @@ import secrets
 import time
 from collections.abc import Awaitable, Callable, Collection, Hashable, Mapping
 from contextlib import suppress
+from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
-from starlette.responses import JSONResponse, RedirectResponse, Response
+from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 from starlette.routing import Route
 
 from upshot.contract.base.structs import JsonObject
@@ -38,7 +39,8 @@ _PORT = re.compile(r":\d+$")
 # No script, style, picture or connection from elsewhere, and no framing.
 _CSP = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
-    "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+    "media-src 'self' data:; connect-src 'self'; form-action 'self'; base-uri 'none'; "
+    "frame-ancestors 'none'"
 )
 _HEADERS = {
     "content-security-policy": _CSP,
@@ -191,6 +193,16 @@ OWNER = User("owner", ("owner",))
 _COOKIE = "upshot"
 _LIFE_S = 30 * 24 * 3600
 _KEY_BYTES = 32
+_NOT_THE_LINK = (
+    "this link is not the one that the server printed, or it was used before: start the server "
+    "again for another one"
+)
+_REFUSED = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>Sign in · upshot</title><link rel="stylesheet" href="{root}/static/console.css"></head>
+<body><main><h1>This link does not sign in</h1><p>{text}</p></main></body></html>
+"""
 
 
 class OwnerSignIn:
@@ -227,10 +239,9 @@ class OwnerSignIn:
     async def _sign_in(self, request: Request) -> Response:
         given = request.query_params.get("token", "")
         if not self._token or not hmac.compare_digest(given.encode(), self._token.encode()):
-            raise NoUser(
-                "this link is not the one that the server printed, or it was used before: "
-                "start the server again for another one"
-            )
+            if "text/html" in request.headers.get("accept", ""):
+                return self._refused_page(request)
+            raise NoUser(_NOT_THE_LINK)
         self._token = ""
         until = str(int(time.time()) + _LIFE_S)
         response = RedirectResponse(request.scope.get("root_path", "") + "/", 303)
@@ -243,6 +254,14 @@ class OwnerSignIn:
             secure=request.url.scheme == "https",
         )
         return response
+
+    def _refused_page(self, request: Request) -> Response:
+        """Return a page for a link that does not sign in."""
+        root = escape(request.scope.get("root_path", ""))
+        text = f"{_NOT_THE_LINK[0].upper()}{_NOT_THE_LINK[1:]}."
+        if self.user(request) is not None:
+            text = f'You are signed in already: <a href="{root}/">open the console</a>.'
+        return HTMLResponse(_REFUSED.format(root=root, text=text), 401)
 
     def _mark(self, until: str) -> str:
         if (changed := _changed_at(self._path)) != self._key_at:

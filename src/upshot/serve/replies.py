@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from decimal import Decimal
 
-from upshot.contract.base.structs import Json, Moment, Value
+from upshot.contract.agent_spec import AgentSpec
+from upshot.contract.base.structs import Json, JsonObject, Moment, Value
 from upshot.contract.conversation import ConversationSummary
 from upshot.contract.effects import EffectEntry
 from upshot.contract.message import Message
@@ -20,7 +21,8 @@ from upshot.journal.run_counts import LimitedRun, OpenWork, SlowCall
 from upshot.journal.shared import InboxItem
 from upshot.lab.kept_reports import KeptExperiment
 from upshot.runs.replay.comparison import Difference
-from upshot.state.run_view import Answered
+from upshot.state.activity import Tone
+from upshot.state.run_view import Answered, Head
 
 
 class AgentLine(Value, frozen=True, kw_only=True):
@@ -131,14 +133,98 @@ class Replayed(Value, frozen=True, kw_only=True):
     difference: Difference | None
 
 
+class StepLine(Value, frozen=True, kw_only=True):
+    """A step of a run beside one of another run.
+
+    Attributes:
+        step: Its ``Row.id``.
+        kind: Its kind.
+        given: The call with its arguments, or the name of the step.
+        got: How it ended, and what it returned or said, shortened.
+        tone: Whether that is good, odd or bad.
+    """
+
+    step: int
+    kind: str
+    given: str
+    got: str
+    tone: Tone
+
+
+class ComparedStep(Value, frozen=True, kw_only=True):
+    """Steps of two runs that correspond.
+
+    Attributes:
+        left: The step of the first run; None if only the second has it.
+        right: The step of the second run; None if only the first has it.
+        same: Whether both were given the same and got the same.
+    """
+
+    left: StepLine | None
+    right: StepLine | None
+    same: bool
+
+
 class Compared(Value, frozen=True, kw_only=True):
-    """Where two runs differ first.
+    """What differs between two runs.
 
     Attributes:
         difference: The first difference; None if there is none.
+        heads: The facts about both.
+        agents: The agents of both, as their logs have them; None for a run that has not started.
+        steps: Their steps in order.
     """
 
     difference: Difference | None
+    heads: tuple[Head, ...]
+    agents: tuple[AgentSpec | None, ...]
+    steps: tuple[ComparedStep, ...]
+
+
+class CauseLine(Value, frozen=True, kw_only=True):
+    """Why one run of a chain ended as it did.
+
+    Attributes:
+        run_id: The run.
+        agent: Its agent.
+        status: Its status.
+        says: Why, in one sentence.
+        code: Its error code; "" if it has none.
+        step: The ``Row.id`` of the step that decided it; None if no single step did.
+        kind: The kind of that step.
+        name: The name of that step.
+    """
+
+    run_id: str
+    agent: str
+    status: str
+    says: str
+    code: str
+    step: int | None
+    kind: str
+    name: str
+
+
+class Causes(Value, frozen=True, kw_only=True):
+    """Why a run ended as it did.
+
+    Attributes:
+        chain: The run, then the child run that it ended by, and so on.
+    """
+
+    chain: tuple[CauseLine, ...]
+
+
+class Copied(Value, frozen=True, kw_only=True):
+    """A copy of a run or of a step that stands alone.
+
+    Attributes:
+        text: The text to paste.
+        note: What to know about it, or a command that makes the same; "" for nothing.
+    """
+
+    text: str
+    note: str = ""
 
 
 class InboxEntry(InboxItem, frozen=True, kw_only=True):
@@ -172,18 +258,66 @@ class InboxPage(Value, frozen=True, kw_only=True):
     next: str | None
 
 
-class SentMessages(Value, frozen=True, kw_only=True):
-    """What one call sent to a model.
+class SentTool(Value, frozen=True, kw_only=True):
+    """A tool of an agent, as models see it.
 
     Attributes:
-        instructions: The agent's instructions when the run started.
-        messages: The messages in order, as far as the log has them.
-        lacks: How many messages the log lacks: an engine made them for this call.
+        name: Its name.
+        description: Its description; "" if it is not known.
+        parameters: The JSON Schema of its arguments.
+        withheld: Whether the call left it out.
     """
 
+    name: str
+    description: str = ""
+    parameters: JsonObject = {}
+    withheld: bool = False
+
+
+class SentMessage(Value, frozen=True, kw_only=True):
+    """A message of a model call.
+
+    Attributes:
+        message: The message; None if the log does not have it, since an engine made it for the
+            call.
+        is_new: Whether the call before did not send it.
+    """
+
+    message: Message | None
+    is_new: bool
+
+
+class SentRequest(Value, frozen=True, kw_only=True):
+    """The whole input of one model call.
+
+    Attributes:
+        model: The model.
+        purpose: As ``ModelStarted.purpose``.
+        instructions: The instructions of the agent, as the log has them.
+        is_instructed: Whether these were sent; else a decider or a function gave others.
+        tools: The tools of the agent as it is today, and those that the call left out.
+        has_tools: Whether these were sent; else the agent has changed, or the call had more.
+        skipped: How many messages at the start are left out of this reply.
+        messages: The messages in order.
+        hidden: The messages that compaction left out of the call.
+        before: The event of the model call before; 0 for the first.
+        changed: The other parts that differ from the call before: "model", "instructions",
+            "tools", "settings".
+        dropped: How many messages of the call before are not sent any more.
+    """
+
+    model: str
+    purpose: str
     instructions: str
-    messages: tuple[Message, ...]
-    lacks: int
+    is_instructed: bool
+    tools: tuple[SentTool, ...]
+    has_tools: bool
+    skipped: int
+    messages: tuple[SentMessage, ...]
+    hidden: tuple[Message, ...]
+    before: int
+    changed: tuple[str, ...]
+    dropped: int
 
 
 class EarlierDecision(Answered, frozen=True, kw_only=True):

@@ -26,6 +26,7 @@ from upshot.contract.pending import (
     PendingQuestion,
 )
 from upshot.state.activity import words_of_answer
+from upshot.state.cause import Cause
 from upshot.state.redacted_events import redacted_words
 from upshot.state.run_state import RunState
 from upshot.state.run_view import Answered, Head, Row, RunView, RunViewer, Said
@@ -135,6 +136,7 @@ def without_parts(view: RunView, without: Collection[Part]) -> RunView:
             request="",
             answer="",
             error=head.error and AgentError(head.error.code, ""),
+            cause=Cause(),
             warnings=tuple(RunWarning(code=one.code) for one in head.warnings),
         )
     if "results" in without:
@@ -252,6 +254,8 @@ def _facts(head: Head) -> Iterator[tuple[str, str]]:
     """Yield names and HTML of the facts about the whole run."""
     if head.redacted is not None:
         yield "redacted", _line(redacted_words(head.redacted))
+    if head.cause.says:
+        yield "why", _line(head.cause.says)
     if head.request:
         yield "request", _text(head.request)
     if head.answer:

@@ -21,7 +21,7 @@ from upshot.contract.events import (
     RunStarted,
     ToolSettled,
 )
-from upshot.contract.message import Artifact
+from upshot.contract.message import Artifact, Audio, File, Image
 from upshot.contract.model_calls import ModelReplied, ModelRetried, ModelStarted, TextDelta
 from upshot.contract.pending import Answer, AnyAnswer, Pending
 from upshot.contract.result import AgentResult
@@ -32,6 +32,7 @@ from upshot.contract.tool_calls import (
 )
 from upshot.contract.usage import Cost, RateLimitState, Usage
 from upshot.state.activity import Activity, Step, Tone, ending_of, label_of
+from upshot.state.cause import Cause, cause_of
 from upshot.state.child_runs import bare_id, child_of
 from upshot.state.run_effects import effect_in
 from upshot.state.run_state import RunState
@@ -89,6 +90,22 @@ class Row(Value, frozen=True, kw_only=True):
     child: str = ""
 
 
+class Medium(Value, frozen=True, kw_only=True):
+    """An image, a sound or a document in a message, without its bytes.
+
+    Attributes:
+        kind: "image", "audio" or "file".
+        media_type: Such as "image/png"; "" if unknown.
+        name: Its name, "" if it has none.
+        url: The address that it was given by; "" if the message has its bytes.
+    """
+
+    kind: str
+    media_type: str = ""
+    name: str = ""
+    url: str = ""
+
+
 class Said(Value, frozen=True, kw_only=True):
     """One message of the transcript.
 
@@ -102,6 +119,7 @@ class Said(Value, frozen=True, kw_only=True):
         call_id: The call whose outcome it is.
         name: The tool.
         is_error: Whether the call had no result.
+        media: Its images, sounds and documents, in the order of ``media_of``.
     """
 
     id: int
@@ -113,6 +131,7 @@ class Said(Value, frozen=True, kw_only=True):
     call_id: str = ""
     name: str = ""
     is_error: bool = False
+    media: tuple[Medium, ...] = ()
 
 
 class Answered(Value, frozen=True, kw_only=True):
@@ -154,6 +173,7 @@ class Head(Value, frozen=True, kw_only=True):
         model: The model that was called last.
         answer: Its answer.
         error: Why it did not complete.
+        cause: Why it ended so, or what it is doing, in one sentence.
         warnings: Its warnings.
         rate_limit: The provider's windows, from the last reply that had any.
         artifacts: Its artifacts.
@@ -185,6 +205,7 @@ class Head(Value, frozen=True, kw_only=True):
     model: str = ""
     answer: str = ""
     error: AgentError | None = None
+    cause: Cause = Cause()
     warnings: tuple[RunWarning, ...] = ()
     rate_limit: RateLimitState | None = None
     artifacts: tuple[Artifact, ...] = ()
@@ -240,7 +261,7 @@ class RunViewer:
         self._at = event.time or self._at
         match event:
             case RunStarted(request=request):
-                self._add_message(event, "user", request.text)
+                self._add_message(event, "user", request.text, media=_to_media(event))
             case TextDelta(text=text) if not event.path:
                 self._text.append(text)
             case ModelStarted(model=model):
@@ -307,6 +328,7 @@ class RunViewer:
             model=self._model,
             answer=_answer(result),
             error=None if result is None else result.error,
+            cause=cause_of(activity),
             warnings=tuple(activity.warnings),
             rate_limit=self._limits,
             artifacts=() if result is None else tuple(result.artifacts),
@@ -324,13 +346,16 @@ class RunViewer:
         self._text.clear()
         if response.rate_limit is not None and response.rate_limit.windows:
             self._limits = response.rate_limit
-        if event.purpose or not (response.content or response.tool_calls):
+        media = _to_media(event)
+        if event.purpose or not (response.content or response.tool_calls or media):
             return
         calls: list[JsonObject] = [
             {"id": call.id, "name": call.name, "arguments": call.arguments}
             for call in response.tool_calls
         ]
-        self._add_message(event, "assistant", response.content or "", calls=tuple(calls))
+        self._add_message(
+            event, "assistant", response.content or "", calls=tuple(calls), media=media
+        )
 
     def _answer(self, event: ApprovalAnswered | QuestionAnswered, asked: Pending | None) -> None:
         if isinstance(event, QuestionAnswered):
@@ -357,6 +382,30 @@ class RunViewer:
                 ),
             )
         )
+
+
+def media_of(event: Event) -> tuple[Image | Audio | File, ...]:
+    """Return the images, sounds and documents of the message in an event, in order."""
+    match event:
+        case RunStarted(request=request):
+            parts = request.to_message().parts
+        case ModelReplied(response=response):
+            parts = response.parts
+        case _:
+            return ()
+    return tuple(part for part in parts if isinstance(part, Image | Audio | File))
+
+
+def _to_media(event: Event) -> tuple[Medium, ...]:
+    return tuple(
+        Medium(
+            kind=str(part.kind),
+            media_type=part.media_type,
+            name=getattr(part, "name", ""),
+            url="" if part.data is not None else part.url,
+        )
+        for part in media_of(event)
+    )
 
 
 def _answer(result: AgentResult[Json] | None) -> str:

@@ -188,5 +188,5 @@ class ChatTurn {
  */
 function toolCard(row, id) {
   const isRunning = row.end_s === null || row.end_s === undefined;
-  return h("div.toolcard", h("code", row.name), " ", badge(row.word || (isRunning ? "runs" : "done"), isRunning ? "live" : row.tone), row.effect && row.effect !== "none" ? [" ", effectBadge(row.effect)] : null, row.detail ? h("span.quiet", ` ${row.detail}`) : null, local(`${runPath(id)}#${encodeURIComponent(row.id)}`, { class: "quiet to" }, "details"));
+  return h("div.toolcard", h("code", row.name), " ", badge(row.word || (isRunning ? "runs" : "done"), isRunning ? "live" : row.tone), row.effect && row.effect !== "none" ? [" ", effectBadge(row.effect)] : null, row.detail ? h("span.quiet", ` ${row.detail}`) : null, local(`${runPath(id)}?step=${(row.id ?? 0) + 1}`, { class: "quiet to" }, "details"));
 }
