@@ -105,7 +105,7 @@ async def test_a_bad_run_becomes_a_case_and_a_change_is_read_by_keyboard_alone(
     await expect(page.locator("h1")).to_have_text("Two runs compared")
     await expect(page.locator(".sides")).to_contain_text("find_order")
     await take_picture(page, "lab-compare")
-    await page.get_by_role("link", name="lab-").focus()
+    await page.get_by_role("link", name="lab-").first.focus()
     await press(page, "Enter")
     await expect(page.locator("h1")).to_contain_text("please refund order")
     assert page.faults == []

@@ -9,92 +9,15 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import msgspec
 import pytest
 
 import upshot
 from tests.serve.kit import Client, served
-from upshot import (
-    Agent,
-    AgentError,
-    App,
-    Compaction,
-    Decider,
-    ErrorCode,
-    Failed,
-    Message,
-    ModelRequest,
-    ModelResponse,
-    Request,
-    ScriptedModel,
-    ToolCall,
-    Usage,
-)
+from tests.serve.run_agents import PNG, agents, run_of
+from upshot import Agent, App, Message
 from upshot.contract import Image, Text
-from upshot.engines import ScriptEngine
 from upshot.lab import Case
-
-PNG = b"\x89PNG\r\n\x1a\n" + bytes(24)
-FILTERED = AgentError(ErrorCode.CONTENT_FILTER, "the provider refused")
-
-
-@upshot.tool(effect="read")
-def look(order: int) -> list[dict[str, int]]:
-    """Look an order up."""
-    return [{"order": order, "cents": 500}]
-
-
-@upshot.tool(effect="write")
-def pay(order: int) -> str:
-    """Pay an order back."""
-    return "paid"
-
-
-class Careful(Decider):
-    """Leaves the tool that pays out of the first request."""
-
-    def before_model(self, info: Any, request: ModelRequest) -> ModelRequest:
-        tools = tuple(tool for tool in request.tools if tool.name != "pay")
-        first = len(request.messages) == 1
-        return msgspec.structs.replace(request, tools=tools) if first else request
-
-
-def answer(messages: Any) -> ModelResponse:
-    """Looks three orders up, one after the other, then answers."""
-    done = sum(message.role == "tool" for message in messages)
-    usage = Usage(input_tokens=100, output_tokens=1)
-    if done < 1 or (len(messages) < 6 and "compact" in messages[0].text):
-        call = ToolCall(f"c{len(messages)}", "look", {"order": len(messages)})
-        return ModelResponse(tool_calls=(call,), usage=usage)
-    return ModelResponse(content="It is paid.", usage=usage)
-
-
-def agents() -> list[Agent[Any]]:
-    leaf = Agent[Any]("leaf", model=ScriptedModel(lambda _: FILTERED))
-
-    async def inner(flow: Any, host: Any, board: Any) -> str:
-        raise Failed((await flow.child(leaf, "Say it.")).error)
-
-    middle = Agent[Any]("middle", engine=ScriptEngine(inner))
-
-    async def outer(flow: Any, host: Any, board: Any) -> str:
-        raise Failed((await flow.child(middle, "Do it.")).error)
-
-    desk = Agent[Any](
-        "desk",
-        instructions="Be kind.",
-        model=ScriptedModel(answer),
-        tools=[look, pay],
-        deciders=[Careful()],
-    )
-    short = Compaction(at_tokens=90, keep_last=2)
-    return [
-        leaf,
-        middle,
-        Agent[Any]("lead", engine=ScriptEngine(outer)),
-        desk,
-        Agent[Any]("memo", model=ScriptedModel(answer), tools=[look], compaction=short),
-    ]
+from upshot.sim import Simulator
 
 
 @pytest.fixture
@@ -102,13 +25,6 @@ async def site(tmp_path: Path) -> AsyncGenerator[tuple[App, Client]]:
     app = App(agents(), journal=str(tmp_path / "runs.db"))
     async with served(app) as client:
         yield app, client.by("oz")
-
-
-async def run_of(app: App, agent: str, asked: Request | Message | str) -> str:
-    """The id of a run that has ended."""
-    run = await app.submit(agent, asked)
-    await run.result(timeout_s=60)
-    return run.id
 
 
 async def calls_of(client: Client, run_id: str) -> list[int]:
@@ -211,3 +127,27 @@ async def test_a_comparison_has_the_facts_and_steps_of_both(site: Any) -> None:
     assert any(step["left"] is None for step in found["steps"])
     _, same = await client.get(f"/api/runs/{one}/compare/{one}")
     assert all(step["same"] for step in same["steps"]) and same["difference"] is None
+
+
+async def test_a_model_call_is_copied_as_curl_without_its_key(site: Any) -> None:
+    app, client = site
+    async with Simulator(["Hello."]) as server:
+        model = upshot.resolve("openai:gpt-5", base_url=server.base_url, api_key="sk-own-key")
+        app.agents["talker"] = Agent("talker", instructions="It's kind.", model=model)
+        run_id = await run_of(app, "talker", "Hello?")
+        (seq,) = await calls_of(client, run_id)
+        _, copied = await client.get(f"/api/runs/{run_id}/copies/curl/{seq}")
+        text = copied["text"]
+        assert "sk-own-key" not in text and "Bearer $OPENAI_API_KEY" in text
+        # The shell gives it to curl as it is.
+        command = text.replace("curl ", "printf '%s\\n' ", 1).replace(
+            "<<'UPSHOT'", "; cat <<'UPSHOT'"
+        )
+        process = await asyncio.create_subprocess_shell(command, stdout=asyncio.subprocess.PIPE)
+        said = (await process.communicate())[0].decode()
+        assert server.base_url in said
+    assert "It's kind." in said and '"Hello?"' in said
+    desk = await run_of(app, "desk", "Hello?")
+    seq = (await calls_of(client, desk))[0]
+    status, refused = await client.get(f"/api/runs/{desk}/copies/curl/{seq}")
+    assert status == 404 and "not called over HTTP" in refused["error"]

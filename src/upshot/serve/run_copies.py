@@ -9,6 +9,7 @@ import re
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -69,10 +70,11 @@ def _http_model(name: str, own: object) -> HttpModel:
     for one in options:
         if isinstance(one, HttpModel) and one.name == name:
             return one
-    try:
-        found = resolve(name)
-    except Misuse:
-        found = None
+    found = None
+    # A script's name is the path of a file.
+    if not name.startswith("scripted:"):
+        with suppress(Misuse):
+            found = resolve(name)
     if not isinstance(found, HttpModel):
         raise Missing(f"the model {name!r} is not called over HTTP, so curl cannot call it")
     return found

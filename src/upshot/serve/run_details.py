@@ -92,7 +92,7 @@ class RunDetails:
                     code="" if head.error is None else str(head.error.code),
                     step=cause.step,
                     kind="" if row is None else row.kind,
-                    name="" if row is None else row.name,
+                    name="" if row is None else "child run" if row.child else row.name,
                 )
             )
             next_run = None

@@ -324,7 +324,7 @@ export class Timeline {
 
   /** Opens or closes the child run of the row with the focus. */
   open(isWanted) {
-    const node = document.activeElement?.closest?.(".step");
+    const node = document.activeElement?.closest?.("[data-row]");
     if (!node || !this.rows.node.contains(node)) return false;
     const found = this.find(this.rows, node);
     if (!found?.row.child) return false;

@@ -85,6 +85,8 @@ export class Verdict {
   /** The chain from this run down to the error: run, step, child run, its step, and so on. */
   drawChain(/** @type {CauseLine[]} */ chain) {
     this.chain.hidden = !chain.length;
+    // The chain ends with the same word.
+    if (chain.length) this.why.querySelector(".badge")?.remove();
     const last = chain.at(-1);
     fill(this.chain, chain.flatMap((one, at) => {
       const step = Number.isInteger(one.step) ? one.step : null;
