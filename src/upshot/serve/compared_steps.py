@@ -29,14 +29,14 @@ def compared_steps(first: RunView, second: RunView) -> Iterator[replies.Compared
 
 def steps_of(view: RunView) -> list[replies.StepLine]:
     """Return the steps of a run in the order of their start, with what each was given and got."""
-    said = {message.seq: message for message in view.messages}
+    messages = {message.seq: message for message in view.messages}
     asked: dict[str, JsonObject] = {}
     for message in view.messages:
         for call in message.calls:
             asked[str(call["id"])] = call
     lines: list[replies.StepLine] = []
     for row in sorted(view.rows, key=lambda row: (row.start_s, row.id)):
-        message = said.get(row.end_seq)
+        message = messages.get(row.end_seq)
         text = "" if message is None else message.text
         if message is not None and not text:
             text = ", ".join(_call_words(call) for call in message.calls)

@@ -145,24 +145,19 @@ class RunPanel {
     }
     if (this.isFirst) return;
     this.isFirst = true;
-<<<<<<< HEAD
-    this.drawNotes().catch(() => null);
-    this.drawEffects().catch(() => null);
-    const wanted = decodeURIComponent(location.hash.slice(1));
-    const row = this.rows.has(wanted) ? wanted : [...this.rows.values()].find((one) => wanted && one.call_id === wanted)?.id;
-    if (row) requestAnimationFrame(() => this.select(row));
-=======
     this.notes.load().catch(() => null);
     requestAnimationFrame(() => this.toWanted());
   }
 
-  /** Shows the step that the address names, with what the model saw there. */
+  /** Shows the step that the address names by its number or call, with what the model saw there. */
   toWanted() {
-    const wanted = Number(this.page.query.get("step")) - 1;
-    if (!this.timeline.rows.rows.has(String(wanted))) return;
-    this.timeline.select(this.timeline.rows, wanted);
-    if (this.page.query.has("input")) this.timeline.input();
->>>>>>> fe52eefe (Answer first why a run ended, what it did and cost)
+    const { query } = this.page;
+    const all = this.timeline.rows.rows;
+    const call = query.get("call");
+    const row = call ? [...all.values()].find((one) => one.call_id === call) : all.get(String(Number(query.get("step")) - 1));
+    if (!row) return;
+    this.timeline.select(this.timeline.rows, row.id);
+    if (query.has("input")) this.timeline.input();
   }
 
   /** The answer if no message has it, as with a graph, a script or a machine. */

@@ -242,14 +242,9 @@ export function waits(n) {
   if (node) fill(node, n ? h("span.count", { "aria-label": `${n} wait` }, n > 99 ? "99+" : String(n)) : "");
 }
 
-<<<<<<< HEAD
 const HELP = [["j, k", "next, previous row"], ["Enter", "open it"], ["g then o, r, i, e, t, l, c", "Overview, Runs, Inbox, Effects, Tools, Lab, Chat"], ["/", "search"],
-  ["a", "approve (inbox)"], ["d", "deny, with a reason"], ["e", "edit the arguments"], ["n", "not now"], ["f", "follow the run’s end (run)"], ["Esc", "close"]];
-=======
-const HELP = [["j, k", "next, previous row"], ["Enter", "open it"], ["g then o, r, i, e, l, c", "Overview, Runs, Inbox, Effects, Lab, Chat"], ["/", "search"],
   ["a", "approve (inbox)"], ["d", "deny, with a reason"], ["e", "edit the arguments"], ["n", "not now"], ["f", "follow the run’s end (run)"],
   ["x", "first failed step (run)"], ["i", "what the model saw at the selected step (run)"], ["→, ←", "open, close the child run of a step (run)"], ["+, −, 0", "zoom the timeline in, out, all (run)"], ["[, ]", "move the zoomed timeline (run)"], ["Esc", "close"]];
->>>>>>> fe52eefe (Answer first why a run ended, what it did and cost)
 
 export function help() {
   const box = h("dialog", { "aria-labelledby": "help-title", onclose: () => box.remove() }, h("h2", { id: "help-title" }, "Keyboard"),

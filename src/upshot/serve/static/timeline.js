@@ -299,9 +299,7 @@ export class Timeline {
   /** Writes the selected step into the address; a step of a child run has an address of its own page. */
   address(/** @type {Rows | null} */ rows, id, isInput = false) {
     const url = new URL(location.href);
-    url.hash = "";
-    url.searchParams.delete("step");
-    url.searchParams.delete("input");
+    for (const name of ["step", "call", "input"]) url.searchParams.delete(name);
     if (rows && !rows.depth) url.searchParams.set("step", String(Number(id) + 1));
     if (rows && !rows.depth && isInput) url.searchParams.set("input", "1");
     history.replaceState(history.state, "", url);

@@ -73,5 +73,5 @@ function toolNode(one, found, scale) {
       one.approvals ? figure("approvals", one.approvals, runs) : null,
       one.approvals ? fact("answered within", `${took(one.approval_p50_s)} (half), ${took(one.approval_p95_s)} (95 %)`) : null),
     range(one, ...scale),
-    one.slowest.length ? h("p.slow", h("span.quiet", "slowest calls "), one.slowest.map((call, at) => [at ? ", " : "", local(`${runPath(call.run_id)}#${encodeURIComponent(call.call_id)}`, { "data-mark": `slow ${call.run_id} ${call.call_id}`, "aria-label": `${words(one.name)}: ${took(call.took_ms / 1000)} in run ${call.run_id}` }, took(call.took_ms / 1000))])) : null);
+    one.slowest.length ? h("p.slow", h("span.quiet", "slowest calls "), one.slowest.map((call, at) => [at ? ", " : "", local(`${runPath(call.run_id)}?call=${encodeURIComponent(call.call_id)}`, { "data-mark": `slow ${call.run_id} ${call.call_id}`, "aria-label": `${words(one.name)}: ${took(call.took_ms / 1000)} in run ${call.run_id}` }, took(call.took_ms / 1000))])) : null);
 }
