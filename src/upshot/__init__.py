@@ -252,6 +252,7 @@ with lazy_imports(globals()):
         RunFailed as RunFailed,
         UpshotError as UpshotError,
     )
+    from upshot.fleet.answer_links import AnswerLinks as AnswerLinks
     from upshot.fleet.app import App as App
     from upshot.fleet.submission import SubmitOptions as SubmitOptions
     from upshot.journal.opening import open_journal as open_journal

@@ -10,7 +10,7 @@ import pytest
 
 from tests.browser_real.conftest import LAPTOP, PHONE, take_picture
 from tests.serve.kit import Client, served
-from upshot import Agent, App, ScriptedModel, ToolCall, tool
+from upshot import Agent, AnswerLinks, App, ScriptedModel, ToolCall, tool
 
 PLANTED = 6
 
@@ -18,7 +18,7 @@ PLANTED = 6
 class Payments:
     """Runs that wait to pay: each call differs, and one has another address than the others."""
 
-    def __init__(self, place: str, *, users: int = 1) -> None:
+    def __init__(self, place: str, *, users: int = 1, **options: Any) -> None:
         self.paid: list[str] = []
 
         @tool(effect="write", approval=True, approvals=users)
@@ -33,7 +33,7 @@ class Payments:
             return ScriptedModel([[ToolCall("p", "pay", given)], "Paid."])
 
         agents = [Agent[Any](f"desk{n}", model=model(n), tools=[pay]) for n in range(9)]
-        self.app = App(agents, journal=place)
+        self.app = App(agents, journal=place, **options)
 
     async def park(self, n: int) -> list[str]:
         ids: list[str] = []
@@ -147,3 +147,45 @@ async def test_two_users_approve_in_the_inbox(tmp_path: Path, page_of: Any, axe:
         (run,) = await payments.app.runs()
         await (await payments.app.run(run.run_id)).result(60)
         assert payments.paid == ["A-0"]
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [390, 1440])
+async def test_a_link_is_answered_without_a_sign_in(
+    tmp_path: Path, page_of: Any, axe: str, scheme: str, width: int
+) -> None:
+    from playwright.async_api import expect
+
+    sent: list[Any] = []
+    url, users = "http://127.0.0.1:1", ["ann"]
+    links = AnswerLinks(key="0123456789abcdef0123456789abcdef", url=url, users=users)
+    payments = Payments(str(tmp_path / "runs.db"), notify=sent.extend, answer_links=links)
+    async with served(payments.app, rate=100_000) as client:
+        (run,) = await payments.park(1)
+        while not sent:
+            await client.get("/health")
+        path = sent[0].links[0].url.removeprefix(url)
+        size = {"width": width, "height": 800}
+        page = await page_of(client.url + path, "", viewport=size, color_scheme=scheme)
+        await expect(page.locator("main")).to_contain_text("clerk0@shop.example")
+        # The policy of the page allows no script, so axe is put into a copy of it.
+        copy = await page_of("about:blank", viewport=size, color_scheme=scheme)
+        css = (await client.get("/static/console.css"))[1]
+        await copy.set_content(await page.content())
+        await copy.add_style_tag(content=css)
+        await copy.evaluate(axe)
+        found = (await copy.evaluate("axe.run()"))["violations"]
+        assert [(one["id"], one["nodes"][0]["html"][:200]) for one in found] == []
+        await take_picture(page, f"answer-{scheme}-{width}")
+        wide = "document.documentElement.scrollWidth - innerWidth"
+        assert await copy.evaluate(wide) <= 0
+        await page.get_by_label("Reason").focus()
+        await page.keyboard.press("Tab")
+        await expect(page.get_by_role("button", name="Approve")).to_be_focused()
+        await page.keyboard.press("Enter")
+        await expect(page.locator("h1")).to_have_text("Your answer is stored")
+        await (await payments.app.run(run)).result(60)
+        assert payments.paid == ["A-0"]
+        await page.goto(client.url + path)
+        await expect(page.locator("h1")).to_have_text("It does not wait any more")
+        assert page.faults == []

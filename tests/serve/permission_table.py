@@ -10,6 +10,7 @@ __all__ = ["ROWS", "Row", "rows_of_page"]
 SEES = frozenset({"own", "see", "answer", "operate", "staff"})
 NEEDS: dict[str, tuple[frozenset[str], str]] = {
     "anyone": (frozenset(), "anyone: it has no run in it"),
+    "link": (frozenset(), "the user of the link, without a sign-in"),
     "user": (frozenset(), "every user"),
     "list": (SEES, "a role; it lists what the user may see"),
     "own": (frozenset({"own"}), "every user; it has the user's own runs alone"),
@@ -131,6 +132,8 @@ ROWS = [
     Row("GET", "/conversations/{id:path}", "anyone"),
     Row("GET", "/chat/{agent}", "anyone"),
     Row("GET", "/static/{name}", "anyone"),
+    Row("GET", "/answer/{token}", "link", ok=(404,)),
+    Row("POST", "/answer/{token}", "link", ok=(404,)),
     Row("GET", "/health", "anyone"),
     Row("GET", "/ready", "anyone"),
     Row("GET", "/metrics", "lab"),

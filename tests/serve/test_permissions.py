@@ -219,7 +219,7 @@ NAMES = ("run ", "task ", "response ", "conversation ", "standing ", "effect ")
 def expected(row: Row, user: User | None, relation: str) -> str:
     """What is to become of the request of a row."""
     may, _ = NEEDS[row.need]
-    if row.need == "anyone":
+    if row.need in ("anyone", "link"):
         return "done"
     if user is None:
         return "nobody"

@@ -22,13 +22,12 @@ from msgspec.structs import replace
 
 from upshot.contract.agent import Agent, DependencyFactory
 from upshot.contract.base.checks import Allowed, check_argument, did_you_mean
-from upshot.contract.base.enums import ErrorCode, Origin, Status
+from upshot.contract.base.enums import ErrorCode, Status
 from upshot.contract.base.secrets import Secrets
 from upshot.contract.base.structs import Json
 from upshot.contract.codec import encode
 from upshot.contract.conversation import Conversation
 from upshot.contract.effects import EffectCheck, EffectEntry, EffectFilters
-from upshot.contract.error import RunWarning
 from upshot.contract.events import ToolSettled, ToolStarted
 from upshot.contract.message import Message
 from upshot.contract.model_calls import Request
@@ -55,6 +54,7 @@ from upshot.entry.run_handle import RunHandle, handle_of
 from upshot.entry.run_lease import is_at_work
 from upshot.entry.session_setup import KnownRun, begin, check_again, has_log
 from upshot.errors import JournalError, Misuse, need_of_extra
+from upshot.fleet.answer_links import AnswerLinks, notify_parked
 from upshot.fleet.schedules import (
     Missed,
     RequestSource,
@@ -82,7 +82,6 @@ from upshot.journal.memory_journal import MemoryJournal
 from upshot.journal.opening import open_journal
 from upshot.journal.shared import DueRun, InboxFilters, InboxItem, Submission, needs_shared
 from upshot.lazy import load_above
-from upshot.runs.callbacks import call, raised
 from upshot.runs.limits.pacer import Pacer
 from upshot.runs.plan import (
     OPTIONS,
@@ -120,6 +119,7 @@ _AGENTS = Allowed("a list of Agents, App(agents=[...])", items=Allowed("an Agent
 _NAMED = Allowed("an agent of the App, or its id", (str, Agent))
 _WHOLE = Allowed("a whole number", (int,), but=(bool,))
 _NOTIFY = Allowed("a function of the items", methods=("__call__",))
+_LINKS = Allowed("an AnswerLinks", (AnswerLinks,))
 _STRING = Allowed("a string", (str,))
 _DIGEST_CHARS = 12
 # How often a request may be handed over, as in run_with_handoffs.
@@ -146,6 +146,7 @@ class App:
         secrets: Texts that are masked in the journal and in what is shown; a worker needs the same.
         notify: Called with the inbox items of a run that parks here with something to answer;
             plain or async. An exception in it becomes a warning of the result.
+        answer_links: Links in these items by which users answer without signing in.
         version: Names the code; None is a digest of agents, instructions and tool schemas.
         options: Options of ``run`` for every session: any of approve, artifact_store,
             committers, deciders, gates, host, observers, on_pre_tool_use, prices, tools.
@@ -155,6 +156,7 @@ class App:
         journal: The journal of the runs; may be set until it is opened.
         version: The code's name.
         schedules: The schedules by name; see ``schedule``.
+        answer_links: As given.
 
     Raises:
         Misuse: An argument is wrong, or two agents have one id.
@@ -172,6 +174,7 @@ class App:
         quotas: Iterable[Quota] = (),
         secrets: Iterable[str] = (),
         notify: Notify | None = None,
+        answer_links: AnswerLinks | None = None,
         version: str | None = None,
         **options: Unpack[AppOptions],
     ) -> None:
@@ -192,7 +195,8 @@ class App:
         for name, value in given.items():
             check_argument(f"{name} of an App", value, OPTIONS[name])
         others = {"dependencies": (dependencies, _FACTORY), "notify": (notify, _NOTIFY)}
-        for name, (value, allowed) in {**others, "version": (version, _STRING)}.items():
+        others |= {"answer_links": (answer_links, _LINKS), "version": (version, _STRING)}
+        for name, (value, allowed) in others.items():
             if value is not None:
                 check_argument(f"{name} of an App", value, allowed)
         self.agents: Mapping[str, Agent[Any]] = AgentRegistry(_check_agents(agents), None).by_id
@@ -200,6 +204,7 @@ class App:
         self.version: str = _digest(self.agents.values()) if version is None else version
         self.schedules: dict[str, Schedule] = {}
         self._notify = notify
+        self.answer_links: AnswerLinks | None = answer_links
         self._secrets: tuple[str, ...] = tuple(secrets)
         given["secrets"] = self._secrets
         if dependencies is not None:
@@ -785,30 +790,13 @@ class App:
             return None
         is_parked = result.status == Status.INPUT_REQUIRED
         if is_parked and self._notify is not None:
-            return await self._notify_parked(result, journal, self._notify)
+            return await notify_parked(result, journal, self._notify, self.answer_links)
         if result.error is None or result.error.code != ErrorCode.CONFLICT:
             return result
         if await has_log(run_id, journal):
             return result
         await needs_shared(journal).make_due(run_id, "conversation", delay_s=_TURN_WAIT_S)
         return None
-
-    async def _notify_parked(
-        self, result: AgentResult[Any], journal: Journal, notify: Notify
-    ) -> AgentResult[Any]:
-        """Call *notify* with what a parked run waits for."""
-        run_id = result.run_id
-        items = await needs_shared(journal).inbox(run_id=run_id)
-        if not items:
-            return result
-        try:
-            await call(notify, items)
-        except Exception as error:
-            # The caller's function failed; the run is parked all the same.
-            message = raised("notify", error)
-            warning = RunWarning(code="notify_failed", message=message, origin=Origin.HOST)
-            return replace(result, warnings=(*result.warnings, warning))
-        return result
 
     async def _work_on(
         self, run_id: str, journal: Journal, on_live: OnLive | None

@@ -40,6 +40,7 @@ from upshot.entry.annotations import Grant
 from upshot.entry.handoff_loop import OnLive
 from upshot.entry.replay_run import Replay
 from upshot.entry.run_handle import RunHandle
+from upshot.fleet.answer_links import AnswerLinks
 from upshot.fleet.schedules import Missed, RequestSource, Schedule, ScheduleState
 from upshot.journal.shared import DueRun, InboxItem
 from upshot.models.prices import Prices
@@ -75,6 +76,7 @@ class App:
         secrets: Texts that are masked in the journal and in what is shown; a worker needs the same.
         notify: Called with the inbox items of a run that parks here with something to answer;
             plain or async. An exception in it becomes a warning of the result.
+        answer_links: Links in these items by which users answer without signing in.
         version: Names the code; None is a digest of agents, instructions and tool schemas.
         approve: Asked before a tool that needs approval.
         artifact_store: Stores large outputs.
@@ -93,6 +95,7 @@ class App:
         journal: The journal of the runs; may be set until it is opened.
         version: The code's name.
         schedules: The schedules by name; see ``schedule``.
+        answer_links: As given.
 
     Raises:
         Misuse: An argument is wrong, or two agents have one id.
@@ -102,6 +105,7 @@ class App:
     journal: Where | None
     version: str
     schedules: dict[str, Schedule]
+    answer_links: AnswerLinks | None
     def __init__(
         self,
         agents: Iterable[Agent[Any]],
@@ -114,6 +118,7 @@ class App:
         quotas: Iterable[Quota] = (),
         secrets: Iterable[str] = (),
         notify: Notify | None = None,
+        answer_links: AnswerLinks | None = None,
         version: str | None = None,
         approve: Approver | None = ...,
         artifact_store: ArtifactStore | None = ...,

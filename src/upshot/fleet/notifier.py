@@ -21,11 +21,13 @@ from urllib.parse import quote, urlsplit
 
 from upshot.contract.codec import encode
 from upshot.errors import JournalError, Misuse
+from upshot.fleet.answer_links import with_links
 from upshot.fleet.app import App
 from upshot.journal.shared import InboxItem, SharedJournal, Unsent, needs_shared
 from upshot.journal.work_listeners import work_listeners
 from upshot.models.aiohttp_transport import AiohttpTransport
 from upshot.models.transport import Timeouts, Transport, TransportError
+from upshot.runs.callbacks import raised
 
 KEY_VARIABLE = "UPSHOT_NOTIFY_KEY"
 """The environment variable that has the key."""
@@ -117,6 +119,10 @@ class Notifier:
         id = hashlib.sha256(item.key.encode(errors="surrogatepass")).hexdigest()[:32]
         page = f"{self._console_url}/runs/{quote(item.run_id, safe='')}"
         link = f"{page}#{quote(item.pending.id, safe='')}" if self._console_url else ""
+        try:
+            item = with_links(item, self._app.answer_links)
+        except Exception as error:  # the caller's function; the item is sent again later
+            return raised("users of AnswerLinks", error)
         payload = {"type": "inbox.item", "id": id, "url": link, "item": item}
         body = encode(payload)
         headers = _sign(self._key, id, body)

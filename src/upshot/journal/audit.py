@@ -57,7 +57,8 @@ class Actor(NamedTuple):
     Attributes:
         user: The user; "" if only the act itself says it.
         tenant: The user's tenant.
-        door: "console", "cli", "api", "worker", "link", or the protocol of a door, such as "a2a".
+        door: "console", "cli", "api", "worker", "link", "answer_link", or the protocol of a door,
+            such as "a2a".
         session: The id of the web session, "" for none.
         address: The client's address, "" if unknown.
     """
@@ -114,7 +115,8 @@ class AuditRow(Value, frozen=True, kw_only=True):
         arguments: The arguments that the user approved, denied or wrote; secrets are masked.
         detail: More about it, such as the reason of a denial.
         door: Through which door: "console", "cli", "api" for other code, "worker", "link" for the
-            link that ``upshot serve`` prints, or a protocol, such as "a2a".
+            link that ``upshot serve`` prints, "answer_link" for a link of ``AnswerLinks``, or a
+            protocol, such as "a2a".
         session: The web session, "" for none.
         address: The client's address, "" if unknown.
     """

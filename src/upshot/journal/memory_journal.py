@@ -80,6 +80,7 @@ from upshot.journal.shared import (
     is_past_key,
     place_beside,
     redacted_submission,
+    used_links_of,
     withdrawals_of,
 )
 from upshot.journal.watching import DUE, Changes, Watch, of_run, placed_answers_topic
@@ -659,6 +660,7 @@ class MemoryJournal(MemoryLists, MemoryEffects, MemoryNotes, MemoryAudit):
                 self._wishes.pop(run_id, None)
                 self._notes.pop(run_id, None)
                 self._values.forget(*withdrawals_of(run_id))
+                self._values.forget(*used_links_of(run_id))
                 self._values.forget(*facts_of_run(run_id))
                 self._asks.pop(run_id, None)
                 self._stops.pop(run_id, None)

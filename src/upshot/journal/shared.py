@@ -222,6 +222,20 @@ class Assigned(Value, frozen=True, kw_only=True):
     at: Moment
 
 
+class AnswerLink(Value, frozen=True, kw_only=True):
+    """A link by which a user answers an inbox item without signing in.
+
+    Attributes:
+        user: The user.
+        url: Opens a page that shows the item; the form on it answers, once.
+        expires_at: Until when it is valid.
+    """
+
+    user: str
+    url: str
+    expires_at: Moment
+
+
 class InboxItem(Value, frozen=True, kw_only=True):
     """A question of a parked run that is not yet answered.
 
@@ -237,6 +251,8 @@ class InboxItem(Value, frozen=True, kw_only=True):
         pending: What is asked, its secrets masked; it makes the answer. The id of a child run's
             question starts with the id of that run.
         assigned: The user it is assigned to, None if it is not; ``App.inbox`` fills it in.
+        links: Links by which users answer it without signing in; only in a notification, of an App
+            with ``answer_links``.
     """
 
     run_id: str
@@ -248,6 +264,7 @@ class InboxItem(Value, frozen=True, kw_only=True):
     title: str = ""
     pending: Pending
     assigned: Assigned | None = None
+    links: tuple[AnswerLink, ...] = ()
 
     @property
     def due(self) -> Moment | None:
@@ -398,6 +415,14 @@ class MemoryValues:
         """See ``SharedValues.forget``."""
         for name in [name for name in self._texts if first <= name < end]:
             del self._texts[name]
+
+
+def used_links_of(run_id: str) -> tuple[str, str]:
+    """Return the name of the value with the links to a run that were used, and the end of its
+    range.
+    """
+    name = f"links {run_id}"
+    return name, f"{name} "
 
 
 def withdrawals_of(run_id: str) -> tuple[str, str]:

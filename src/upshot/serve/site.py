@@ -35,6 +35,7 @@ from upshot.effects.settling import needs_ledger
 from upshot.entry.answers import NotAsked
 from upshot.entry.run_handle import RunHandle
 from upshot.errors import JournalError, Misuse
+from upshot.fleet.answer_links import LinkClaim, use_link
 from upshot.fleet.app import App
 from upshot.fleet.status import Status
 from upshot.fleet.submission import SubmitOptions
@@ -162,9 +163,9 @@ class Site:
 
     def asgi(self, routes: Iterable[BaseRoute] = ()) -> Starlette:
         """Return the ASGI application with all doors, and further routes."""
-        from upshot.serve import console
+        from upshot.serve import answer_page, console
 
-        found = [console, *_doors()]
+        found = [console, answer_page, *_doors()]
         taken = [*routes, *(route for door in found for route in door.routes(self))]
 
         forms: dict[str, ErrorForm] = {}
@@ -492,6 +493,24 @@ class Site:
             # The run works on after another answer; it accepts more when it has parked.
             await handle.result(_PARKING_S)
             return await handle.answer_if(allow, given)
+
+    async def answer_by_link(self, claim: LinkClaim, answer: AnyAnswer) -> Taken | Outdated:
+        """Answer by a link, once; the link itself is the permission.
+
+        Raises:
+            LinkRefused: It was used for another answer.
+            Misuse: As for ``App.answer``.
+        """
+        await use_link(claim, answer, await self.app.open())
+        try:
+            (receipt,) = await self.app.answer(claim.run_id, answer)
+        except JournalError:
+            handle = await self.app.run(claim.run_id)
+            if await handle.result(0) is not None:
+                raise
+            await handle.result(_PARKING_S)
+            (receipt,) = await self.app.answer(claim.run_id, answer)
+        return receipt
 
     async def answer_in_time(
         self, user: User, run_id: str, answers: Sequence[AnyAnswer], *, door: str

@@ -237,7 +237,7 @@ def _page(view: RunView, notes: Iterator[str]) -> Iterator[str]:
     yield "</dl></section>\n"
     if head.pending:
         yield "<section><h2>Waits for</h2>"
-        yield from map(_question, head.pending)
+        yield from map(question_html, head.pending)
         yield "</section>\n"
     if view.rows:
         yield from _timeline(view)
@@ -309,7 +309,7 @@ def _answer_line(one: Answered) -> str:
     return _line(f"{about} {words_of_answer(one.answer)}, {moment(one.at)}".lstrip())
 
 
-def _question(asked: Pending) -> str:
+def question_html(asked: Pending) -> str:
     """Return the HTML of what a run waits for, with all arguments."""
     match asked:
         case PendingApproval(tool_name=tool, effect=effect):

@@ -613,21 +613,6 @@ class RunState(msgspec.Struct, eq=False):
         self.times_asked[event.call_id] = self.times_asked.get(event.call_id, 0) + 1
         self.asked_in[event.call_id] = event.step
 
-    def _approval_answered(self, event: ApprovalAnswered) -> None:
-        asked, answer = self.asked.get(event.call_id), event.answer
-        if asked is None or asked.digest != event.digest or isinstance(answer, Answer):
-            return
-        if isinstance(answer, Approve) and asked.approvals > 1:
-            asked = asked.with_approval(answer.by, answer.at or event.time)
-            self.asked[event.call_id] = asked
-            # A denial stands, whoever approves after it.
-            if asked.missing or isinstance(self.answers.get(event.call_id), Deny):
-                return
-        if event.time and asked.asked_at and event.call_id not in self.answers:
-            waited = max(0.0, (event.time - asked.asked_at).total_seconds())
-            self.approved_in.append((asked.tool_name, waited))
-        self.answers[event.call_id] = answer
-
     def _question_asked(self, event: QuestionAsked) -> None:
         id = bare_id(event.pending)
         # The order is that of the last request.
@@ -772,6 +757,22 @@ class RunState(msgspec.Struct, eq=False):
         self.answered = frozenset()
 
 
+def _approval_answered(state: RunState, event: ApprovalAnswered) -> None:
+    asked, answer = state.asked.get(event.call_id), event.answer
+    if asked is None or asked.digest != event.digest or isinstance(answer, Answer):
+        return
+    if isinstance(answer, Approve) and asked.approvals > 1:
+        asked = asked.with_approval(answer.by, answer.at or event.time)
+        state.asked[event.call_id] = asked
+        # A denial stands, whoever approves after it.
+        if asked.missing or isinstance(state.answers.get(event.call_id), Deny):
+            return
+    if event.time and asked.asked_at and event.call_id not in state.answers:
+        waited = max(0.0, (event.time - asked.asked_at).total_seconds())
+        state.approved_in.append((asked.tool_name, waited))
+    state.answers[event.call_id] = answer
+
+
 def _checkpoint_saved(state: RunState, event: CheckpointSaved) -> None:
     state.point = event
 
@@ -793,7 +794,7 @@ FOLDS: dict[type, Callable[[RunState, Any], None]] = {
     ToolSettled: RunState._tool_settled,  # pyright: ignore[reportPrivateUsage]
     ArtifactStored: RunState._artifact_stored,  # pyright: ignore[reportPrivateUsage]
     ApprovalRequested: RunState._approval_requested,  # pyright: ignore[reportPrivateUsage]
-    ApprovalAnswered: RunState._approval_answered,  # pyright: ignore[reportPrivateUsage]
+    ApprovalAnswered: _approval_answered,
     QuestionAsked: RunState._question_asked,  # pyright: ignore[reportPrivateUsage]
     QuestionAnswered: RunState._question_answered,  # pyright: ignore[reportPrivateUsage]
     BoardChanged: RunState._board_changed,  # pyright: ignore[reportPrivateUsage]

@@ -20,7 +20,7 @@ from upshot.journal.run_list import (
     choose_removal,
     open_error,
 )
-from upshot.journal.shared import withdrawals_of
+from upshot.journal.shared import used_links_of, withdrawals_of
 from upshot.journal.sql.audit_rows import add_row, blank_rows
 from upshot.journal.sql.connection import SEQ_BITS, Connection, WriteConnection, keys_of
 from upshot.journal.sql.conversations import committed_of
@@ -166,6 +166,7 @@ def _remove(connection: WriteConnection, run_id: str, *, effects: bool) -> None:
     connection.execute("DELETE FROM wishes WHERE run_id = ?", (run_id,))
     connection.execute("DELETE FROM notes WHERE run_id = ?", (run_id,))
     StoredValues(connection).forget(*withdrawals_of(run_id))
+    StoredValues(connection).forget(*used_links_of(run_id))
     StoredValues(connection).forget(*facts_of_run(run_id))
     forget_submission(connection, run_id)
     blank_rows(connection, run_id)
