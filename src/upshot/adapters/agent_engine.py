@@ -209,7 +209,8 @@ class AgentWork:
             work: Makes the call; a ``ToolError`` that it raises says itself what the outcome is.
 
         Returns:
-            What it returned, from the log as JSON; a text for a call that was not made.
+            What it returned, from the log as JSON; for a call that was not made, what
+            ``to_unmade`` says.
 
         Raises:
             Signal: What ends the run.
@@ -236,14 +237,17 @@ class AgentWork:
             outcome = await self.calls.call_tool(call, about, made, repeats=False)
         if _is_deferred(outcome):
             self._deferred.add(call.id)
-        if outcome is None:
-            return _WAITS
-        self._outcomes[call.id] = outcome
+        if outcome is not None:
+            self._outcomes[call.id] = outcome
         if raised:
             raise raised[0]
         if isinstance(outcome, ToolExecutionResult):
             return returned[0] if returned else _unpacked(outcome.output)
-        return self._run.tools.content_of(outcome)
+        return self.to_unmade(outcome)
+
+    def to_unmade(self, outcome: ToolOutcome | None) -> Any:
+        """Return what the library reads of a call that was not made; None waits for an approval."""
+        return _WAITS if outcome is None else self._run.tools.content_of(outcome)
 
     async def call_ours(self, call: ToolCall) -> str:
         """Call one of the run's tools; return what the model reads."""

@@ -14,21 +14,22 @@ Source:
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Collection, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from importlib import import_module
 from typing import Any, ClassVar, Final
 
+from upshot.adapters.agent_engine import AgentEngine, AgentWork, encode_text, to_specs
 from upshot.adapters.engine_calls import (
     APPROVAL,
     DEFERRED,
     EngineCalls,
     failed_reply,
 )
+from upshot.adapters.findings import Findings
 from upshot.adapters.pydantic_ai import read_messages, read_response, to_failure, usage_of
 from upshot.contract.base.enums import Role
-from upshot.contract.base.structs import Json, JsonObject
-from upshot.contract.error import AgentError
+from upshot.contract.base.structs import Json
 from upshot.contract.message import Audio, Data, File, Image, Message, Reasoning, Text
 from upshot.contract.model_calls import (
     ModelRequest,
@@ -42,14 +43,11 @@ from upshot.contract.protocols import StreamItem
 from upshot.contract.tool_calls import (
     ToolCall,
     ToolDenied,
-    ToolExecutionResult,
     ToolFailure,
     ToolOutcome,
-    ToolSpec,
 )
 from upshot.contract.usage import Usage
 from upshot.errors import Misuse
-from upshot.models.prices import Prices
 from upshot.native.objects import as_arguments, as_count, as_items, as_json, as_text, look_up
 from upshot.runs.engine_api.exceptions import Parked
 from upshot.runs.engine_api.run_host import RunHost
@@ -57,92 +55,42 @@ from upshot.runs.engine_api.run_view import Run
 from upshot.state.board import Board
 from upshot.tools.definition.tool_error import ToolError
 from upshot.wire.decoding import encode_json
-from upshot.wire.pricing import Price
 
-_LIBRARY: Final = "Pydantic AI"
 # What a tool raises to be called again, which the library may have wrapped already.
 _AGAIN: Final = ("ModelRetry", "ToolRetryError")
 _YES: Final = ("approve", "deny")
 
 
-class PydanticAIEngine:
+class PydanticAIEngine(AgentEngine):
     """Runs an agent of Pydantic AI as an engine; made by ``as_engine``.
-
-    Args:
-        agent: The agent, with a model of its own.
-        reads: The names of its own tools that only read.
-        prices: The prices of its models, which win over the public table.
-
-    Attributes:
-        tool_versions: The versions of the agent's own tools that were called, by name.
 
     Raises:
         Misuse: The package is too old.
     """
 
-    # When it is called again from its top, it gets what the log has.
-    goes_on_by_log: ClassVar[bool] = True
+    library: ClassVar[str] = "Pydantic AI"
 
-    def __init__(
-        self,
-        agent: Any,
-        *,
-        reads: Collection[str] = (),
-        prices: Prices | Mapping[str, Price] | None = None,
-    ) -> None:
+    def __init__(self, agent: Any, **options: Any) -> None:
         base = import_module("pydantic_ai.capabilities").AbstractCapability
         if not hasattr(base, "get_wrapper_model"):
             raise Misuse("this Pydantic AI is too old: pip install -U 'pydantic-ai-slim>=2.68'")
-        self._agent = agent
-        self.tool_versions: dict[str, str] = {}
-        self._options: dict[str, Any] = {
-            "library": _LIBRARY,
-            "reads": reads,
-            "prices": prices,
-            "tool_versions": self.tool_versions,
-        }
+        super().__init__(agent, **options)
 
-    def __repr__(self) -> str:
-        return f"PydanticAIEngine({self._agent!r})"
-
-    async def execute(self, run: Run, host: RunHost, board: Board) -> object:
-        """Run the agent on the messages of *board*.
-
-        Returns:
-            Its output; None if that is the text on the board.
-
-        Raises:
-            Failed: The agent failed, or a budget is spent.
-            Interrupted: The run was asked to stop.
-            Parked: A call waits for people.
-        """
-        if run.engine is self:
-            run.hand_back(board)
-        work = _Work(run, host, board, EngineCalls(run, host, **self._options))
-        return await work.calls.finish(work.done_by(self._agent), to_failure)
+    def _make_work(self, run: Run, host: RunHost, board: Board, calls: EngineCalls) -> AgentWork:
+        return _Work(run, host, board, calls)
 
 
-class _Work:
-    """One call of the agent.
-
-    Attributes:
-        calls: Its model and tool calls.
-    """
-
+class _Work(AgentWork):
     def __init__(self, run: Run, host: RunHost, board: Board, calls: EngineCalls) -> None:
-        self.calls: EngineCalls = calls
-        self._run = run
-        self._host = host
-        self._board = board
+        super().__init__(run, host, board, calls)
         self._native = import_module("pydantic_ai")
         self._messages = import_module("pydantic_ai.messages")
         # How many native messages are on the board, and how many replies after them.
         self._shown = 0
         self._ahead = 0
-        self._usage = Usage()
         self._ours = frozenset(spec.name for spec in run.tools.schemas())
 
-    async def done_by(self, agent: Any) -> object:
+    async def run_agent(self, agent: Any) -> object:
         """Run *agent*; return its output, None if that is the text on the board."""
         run = self._run
         toolsets = import_module("pydantic_ai.toolsets")
@@ -163,9 +111,19 @@ class _Work:
             ],
         )
         self._add_to_board(result.all_messages())
-        self._report_rest(result)
-        output = result.output
-        return None if isinstance(output, str) else as_json(output)
+        usage = usage_of(result)
+        self.report_rest(
+            Usage(
+                input_tokens=as_count(look_up(usage, "input_tokens")),
+                output_tokens=as_count(look_up(usage, "output_tokens")),
+                api_calls=as_count(look_up(usage, "requests")) or 0,
+            )
+        )
+        return result.output
+
+    def to_failure(self, error: BaseException) -> Findings:
+        """Read what the agent raised."""
+        return to_failure(error)
 
     # What is on the board
 
@@ -235,6 +193,9 @@ class _Work:
                     pass
         return made
 
+    def _show_outcomes(self) -> None:
+        """The agent's messages have them."""
+
     def _add_to_board(self, messages: Sequence[object]) -> None:
         """Add the agent's messages that the board lacks."""
         fresh, self._shown = messages[self._shown :], max(self._shown, len(messages))
@@ -243,20 +204,6 @@ class _Work:
                 self._ahead -= 1
             else:
                 self._board.extend(read_messages([message]))
-
-    def _report_rest(self, result: object) -> None:
-        """Report the usage of the agent beyond the calls that were seen."""
-        usage = usage_of(result)
-        seen, calls = self._usage, as_count(look_up(usage, "requests")) or 0
-        if calls <= seen.api_calls:
-            return
-        given, made = (as_count(look_up(usage, f"{side}_tokens")) for side in ("input", "output"))
-        more = Usage(
-            input_tokens=max((given or 0) - (seen.input_tokens or 0), 0),
-            output_tokens=max((made or 0) - (seen.output_tokens or 0), 0),
-            api_calls=calls - seen.api_calls,
-        )
-        self._host.report_usage(more)
 
     # Hooks
 
@@ -341,20 +288,11 @@ class _Work:
             except Exception as error:
                 return failed_reply(to_failure(error), error)
 
-        response = await self.calls.ask(
+        response = await self.ask(
             _name_of(model), _to_request(messages, parameters), call, _stream_of(model, given, call)
         )
-        if response.error is not None:
-            raise self._error_of(response, response.error)
-        self._usage += response.usage
-        self._board.append(response.to_message())
         self._ahead += 1
         return response.raw if response.raw is not None else self._to_reply(model, response)
-
-    def _error_of(self, response: ModelResponse, error: AgentError) -> Exception:
-        """Return what to raise for a failed call: the client's exception if this session has it."""
-        raised = response.raw
-        return raised if isinstance(raised, Exception) else self.calls.fail(response, error)
 
     def _to_reply(self, model: Any, response: ModelResponse) -> Any:
         """Return the native form of a reply that came from the log."""
@@ -390,7 +328,6 @@ class _Work:
             Exception: What the tool raised, or the library's own exception for a failed call.
         """
         returned, raised = list[Any](), list[Exception]()
-        given = as_arguments(call.args)
 
         async def work() -> Json:
             try:
@@ -401,17 +338,13 @@ class _Work:
                 raise self._tool_error(error) from error
             return as_json(self._value_of(returned[0]))
 
-        outcome = await self.calls.call_tool(
-            ToolCall(call.tool_call_id, call.tool_name, given), tool_def.description or "", work
-        )
-        if outcome is None:
-            raise self._native.ApprovalRequired
-        if raised:
-            raise raised[0]
-        if isinstance(outcome, ToolExecutionResult):
-            is_rich = returned and isinstance(returned[0], self._messages.ToolReturn)
-            return returned[0] if is_rich else _unpacked(outcome.output)
-        return self._to_native_failure(outcome)
+        asked = ToolCall(call.tool_call_id, call.tool_name, as_arguments(call.args))
+        try:
+            value = await self.call_own(asked, tool_def.description or "", work)
+        except ToolError:
+            raise raised[0] from None
+        is_rich = returned and isinstance(returned[0], self._messages.ToolReturn)
+        return returned[0] if is_rich else value
 
     def _value_of(self, returned: Any) -> Any:
         rich = isinstance(returned, self._messages.ToolReturn)
@@ -428,9 +361,11 @@ class _Work:
             return ToolError(str(error) or name, effect="none")
         return ToolError(f"{name}: {error}", retryable=False)
 
-    def _to_native_failure(self, outcome: ToolOutcome) -> Any:
+    def to_unmade(self, outcome: ToolOutcome | None) -> Any:
         """Return or raise the native form of an outcome without a result."""
         native = self._native
+        if outcome is None:
+            raise native.ApprovalRequired
         text = self._run.tools.content_of(outcome)
         if isinstance(outcome, ToolFailure):
             if str(outcome.code) == APPROVAL:
@@ -471,8 +406,7 @@ class _Work:
         return requests.build_results(approvals=approvals, calls=results)
 
     async def _is_approved(self, call: Any) -> object:
-        arguments = encode_json(as_json(call.args_as_dict())).decode()
-        question = f"May {call.tool_name} be called with {arguments}?"
+        question = f"May {call.tool_name} be called with {encode_text(call.args_as_dict())}?"
         answer = await self._host.ask_user(question, choices=_YES, key=call.tool_call_id)
         return answer == _YES[0]
 
@@ -555,22 +489,8 @@ def _to_request(messages: Sequence[object], parameters: object) -> ModelRequest:
         read_messages(messages),
         system="\n\n".join(instructions) or None,
         tools=tuple(
-            ToolSpec(
-                name=as_text(look_up(tool, "name")),
-                description=as_text(look_up(tool, "description")),
-                parameters=_schema(look_up(tool, "parameters_json_schema")),
-            )
+            spec
             for kind in ("function_tools", "output_tools")
-            for tool in as_items(look_up(parameters, kind))
+            for spec in to_specs(look_up(parameters, kind), schema="parameters_json_schema")
         ),
     )
-
-
-def _schema(value: object) -> JsonObject:
-    form = as_json(value)
-    return form if isinstance(form, dict) else {}
-
-
-def _unpacked(output: JsonObject) -> Json:
-    """Return what a tool returned: a value that is not an object is under "result"."""
-    return output["result"] if output.keys() == {"result"} else dict(output)

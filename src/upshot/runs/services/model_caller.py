@@ -120,7 +120,6 @@ async def call_model(
     tools = request.tools
     if context.plan.deciders or context.parent is not None:
         request = await before_model(context, request)
-    # Only make digests if something reads them.
     name, digests, held = name_of(model), None, None
     if recorder.is_heard or request.settings is not None:
         digests = await _digests(context, request, name, purpose)
@@ -130,9 +129,8 @@ async def call_model(
     started = ModelStarted(model=name, turn=turn, request=digests, purpose=purpose, step=step)
     if request.tools is not tools or context.prompt is not None:
         started = _with_origin(started, context.prompt, tools, request)
-    # Quotas and the pacer may delay or refuse it in favour of other runs.
     if (context.plan.pacer or context.plan.quotas) and context.recording is None:
-        held = HeldCall(context, model, request, interrupt)
+        held = HeldCall(context, model, request, interrupt)  # It may be delayed, or refused.
         request = await held.begin(started)
     else:
         recorder.emit(started)
@@ -154,6 +152,8 @@ async def call_model(
     tries = call.failed_tries + 1
     replied = ModelReplied(model=name, turn=turn, tries=tries, response=response, purpose=purpose)
     recorder.emit(replied)
+    if recorder.is_heard and getattr(model, "tries_once", False):
+        await recorder.barrier()  # It could not be asked for again.
     if context.state.taint is not None and context.toolbox is not None:
         # The provider's own tools may have read the untrusted content.
         context.toolbox.distrust(context.state.taint)
