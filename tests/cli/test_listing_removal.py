@@ -173,3 +173,18 @@ def test_rules_of_a_file_say_how_many_runs_each_lets_go(command: Command) -> Non
     assert command(*given)[0] == 0
     assert listed(command) == []
     assert command(*given, "--effects")[0] == 2
+
+
+def test_archived_runs_are_shown_from_the_archive_and_come_back(command: Command) -> None:
+    write(*ended("run-a"), *ended("run-b", parent="run-a"))
+    here = ("--journal", "runs.db")
+    code, out, _ = command("archive", "kept", "--older-than", "30", *here)
+    assert (code, out.split(" (")[0]) == (0, "archived 2 runs in kept")
+    assert listed(command) == []
+    code, out, _ = command("show", "run-a", "--journal", "archive:kept")
+    assert code == 0 and out.startswith("run-a")
+    assert command("archive", "kept", "--restore", "run-a", *here)[0] == 0
+    assert listed(command) == ["run-a"]
+    code, _, err = command("archive", "kept", "--restore", "run-c", *here)
+    assert (code, err) == (2, "upshot: the archive kept has no run run-c: give its whole id\n")
+    assert command("archive", "kept", *here)[0] == 2

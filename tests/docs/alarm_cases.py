@@ -54,7 +54,7 @@ QUIET: dict[str, str] = {
     _CALLS % "auth_error": "0x240",
     _ENDED % ("completed", ""): "0+9x240",
     _ENDED % ("failed", "internal"): "0+1x240",
-    _ENDED % ("failed", "worker_lost"): "0x240",
+    _ENDED % ("failed", "worker_lost"): "1x240",
     # A rolling deploy of ten minutes.
     'upshot_process_info{app_version="1"}': "1x120",
     'upshot_process_info{app_version="2"}': "_x100 1x140",

@@ -204,8 +204,8 @@ ROLES = {
     "TransportContract": ("models", {"send"}),
 }
 # Two that ask through another library, which tests do without: tests/models/test_library_models*.
-# And what is only inherited from.
-OTHERWISE = {"AISuiteModel", "LibraryModel", "LiteLLMModel", "SqlJournal"}
+# And what is only inherited from, and an archive, which is only read: tests/journal/test_archive*.
+OTHERWISE = {"AISuiteModel", "ArchiveJournal", "LibraryModel", "LiteLLMModel", "SqlJournal"}
 
 
 @pytest.mark.parametrize("suite", ROLES)

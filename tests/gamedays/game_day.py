@@ -33,7 +33,7 @@ WORK = "upshot work desk.py --status 127.0.0.1:9464"
 PATIENCE_S = 90.0
 T = TypeVar("T")
 CONFIG = """
-global: {scrape_interval: 500ms, evaluation_interval: 500ms, scrape_timeout: 500ms}
+global: {scrape_interval: 1s, evaluation_interval: 500ms, scrape_timeout: 1s}
 rule_files: [alarms.yml]
 scrape_configs:
   - job_name: upshot
@@ -47,7 +47,8 @@ def quickened(alarms: str, numbers: Mapping[str, str]) -> str:
         assert old in alarms
         alarms = alarms.replace(old, new)
     alarms = re.sub(r"for: \w+", "for: 1s", alarms)
-    return re.sub(r"\[\d+[mh]\]", "[6s]", alarms)
+    alarms = re.sub(r"offset \d+[mh]", "offset 10s", alarms)
+    return re.sub(r"\[\d+[mh]\]", "[10s]", alarms)
 
 
 class GameDay:
@@ -155,9 +156,14 @@ class GameDay:
             alerts = json.load(reply)["data"]["alerts"]
         return {one["labels"]["alertname"] for one in alerts if one["state"] == "firing"}
 
-    def fires(self, alarm: str) -> None:
-        """Wait until an alarm fires."""
-        self.until(lambda: alarm in self.firing(), f"{alarm} fires")
+    def fires(self, alarm: str, *, each: Callable[[], object] = list) -> None:
+        """Wait until an alarm fires; call *each* until then."""
+
+        def fires() -> bool:
+            each()
+            return alarm in self.firing()
+
+        self.until(fires, f"{alarm} fires")
 
     def clears(self, alarm: str) -> None:
         """Wait until an alarm no longer fires."""

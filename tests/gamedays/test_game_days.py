@@ -203,7 +203,7 @@ def test_provider(day: GameDay, section: str, alarm: str, status: int, code: str
     worker = day.work()
     day.monitor()
     (run,) = day.submit("Hello.")
-    day.fires(alarm)
+    day.fires(alarm, each=lambda: day.submit("Hello."))
     day.until(lambda: day.statuses(run) == ["failed"], "the run has failed")
     provider.answer()
     if section == "Key revoked":
@@ -221,7 +221,7 @@ def test_wrong_deploy(day: GameDay) -> None:
     wrong = day.work()
     since = datetime.now(UTC).isoformat(timespec="seconds")
     runs = day.submit(*["Hello."] * 5)
-    day.fires("UpshotManyFailures")
+    day.fires("UpshotManyFailures", each=lambda: day.submit("Hello."))
     day.write(DESK)
     day.follow("Wrong deploy", [0])
     day.kill(wrong, signal.SIGTERM)

@@ -708,6 +708,29 @@ def prune(**options: Any) -> int:
     return run_command(pruning.prune_runs, **options)
 
 
+@upshot.command(short_help="Move ended runs into an archive.")
+@click.argument("place", metavar="PLACE")
+@JOURNAL
+@number(
+    "--older-than",
+    "All runs that ended at least this many days ago.",
+    name="older_than_days",
+    least=0,
+    metavar="DAYS",
+)
+@text("--config", "FILE", "By the rules of this file, as for prune.", type=PATH)
+@text("--restore", "RUN", "Bring this run back into the log instead.")
+@flag("--dry-run", "Only say what would be archived.")
+@JSON
+def archive(**options: Any) -> int:
+    """Move ended runs into an archive: a file for each run, which is compared before it is removed.
+
+    PLACE is a folder, or a URL such as s3://bucket/desk. What prune would keep stays. --journal
+    archive:PLACE reads the archive in other commands.
+    """
+    return run_command(pruning.archive_old_runs, **options)
+
+
 @upshot.command(short_help="Remove what was said in a conversation.")
 @click.argument("conversation", metavar="CONVERSATION")
 @JOURNAL

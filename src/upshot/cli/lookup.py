@@ -23,7 +23,7 @@ from upshot.entry.answers import unlogged_answers, with_placed_approvals
 from upshot.entry.resume import with_settlements
 from upshot.errors import Misuse
 from upshot.journal.audit import add_act
-from upshot.journal.opening import SQLITE_MEMORY
+from upshot.journal.opening import ARCHIVE, SQLITE_MEMORY
 from upshot.journal.postgres.urls import safe_place
 from upshot.runs.resumption import answered
 from upshot.state.activity import Activity
@@ -192,7 +192,7 @@ def uncollected() -> Generator[None]:
 
 
 def _is_no_path(where: str) -> bool:
-    return where == MEMORY or "://" in where
+    return where == MEMORY or "://" in where or where.startswith(ARCHIVE)
 
 
 def _some(ids: list[str]) -> str:

@@ -1,8 +1,8 @@
-"""Removes runs from a log: named ones, old ones, or by the rules of a file."""
+"""Removes runs from a log, or moves them into an archive."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 
 from upshot.cli.lookup import existing_journal, find_run
@@ -76,5 +76,49 @@ def _print(terminal: Terminal, removed: RemovedRuns, *, dry_run: bool) -> None:
         removed,
         f"{verb} {count(len(removed.run_ids), 'run')} and {outputs} ({removed.size_bytes} bytes)",
     )
-    for run_id, reason in [] if terminal.as_json else [*removed.kept.items()][:_MAX_SHOWN]:
+    _print_kept(terminal, removed.kept)
+
+
+async def archive_old_runs(
+    terminal: Terminal,
+    *,
+    place: str,
+    journal: str,
+    older_than_days: int | None,
+    config: str,
+    restore: str,
+    dry_run: bool,
+) -> int:
+    """Move old runs into an archive, or bring one back; print what was moved."""
+    if (older_than_days is not None) + bool(config) + bool(restore) != 1:
+        raise Misuse(
+            "say which runs to archive: give --older-than DAYS or --config FILE; or bring one back "
+            "with --restore RUN"
+        )
+    from upshot.journal.archive import ArchiveFiles, archive_runs, restore_file
+
+    async with open_journal(existing_journal(journal), create=False) as log:
+        if restore:
+            files = ArchiveFiles(place)
+            path = files.path_of(restore)
+            if not files.has(path):
+                raise Misuse(f"the archive {place} has no run {restore}: give its whole id")
+            run_id = await restore_file(files, path, log)
+            terminal.answer({"run_id": run_id}, f"{run_id} is in the log again")
+            return 0
+        before, keep = SYSTEM_CLOCK.now(), dict[str, str]()
+        if config:
+            before, keep, *_ = await plan_retention(log, read_retention(config), before)
+        else:
+            before -= timedelta(days=older_than_days or 0)
+        archived = await archive_runs(log, place, ended_before=before, keep=keep, dry_run=dry_run)
+    runs = count(len(archived.run_ids), "run")
+    done = f"archived {runs} in {place} ({archived.size_bytes} bytes)"
+    terminal.answer(archived, f"would archive {runs} in {place}" if dry_run else done)
+    _print_kept(terminal, archived.kept)
+    return 0
+
+
+def _print_kept(terminal: Terminal, kept: Mapping[str, str]) -> None:
+    for run_id, reason in [] if terminal.as_json else [*kept.items()][:_MAX_SHOWN]:
         terminal.report(clean(f"{run_id} stays: {reason}"))

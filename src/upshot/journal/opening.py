@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 
 MEMORY = "memory:"
+ARCHIVE = "archive:"
+"""What the place of an archive starts with."""
 SQLITE_MEMORY = ":memory:"
 J = TypeVar("J", bound=Journal)
 _Opened: TypeAlias = "MemoryJournal | SqliteJournal | PostgresJournal"
@@ -61,8 +63,8 @@ def open_journal(
 
     Args:
         where: A file's path, "memory:", the URL of a PostgreSQL database
-            (``postgresql://user:password@host:port/database``), or an open journal, which is
-            returned as it is and not closed.
+            (``postgresql://user:password@host:port/database``), "archive:" with the place of an
+            archive to read, or an open journal, which is returned as it is and not closed.
         create: If true, create a missing file, and the tables in a database without a journal;
             if false, that is Misuse.
 
@@ -131,6 +133,10 @@ async def _renew(journal: _Opened | None, name: str, *, create: bool) -> _Opened
         return MemoryJournal()
     if is_url(name):
         return await _postgres().open(name, create=create)
+    if name.startswith(ARCHIVE):
+        from upshot.journal.archive import ArchiveJournal
+
+        return ArchiveJournal(name.removeprefix(ARCHIVE))
     from upshot.journal.sqlite.sqlite_journal import SqliteJournal
 
     return await SqliteJournal.open(name, create=create)
@@ -175,7 +181,7 @@ def _name_of(where: str | os.PathLike[str]) -> str:
         return MEMORY
     if name == SQLITE_MEMORY:
         raise Misuse(f'a journal in memory is "{MEMORY}", and not {SQLITE_MEMORY!r}')
-    if is_url(name):
+    if is_url(name) or name.startswith(ARCHIVE):
         return name
     scheme, mark, _ = name.partition("://")
     if mark:

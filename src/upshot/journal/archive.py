@@ -1,0 +1,326 @@
+"""Archives of ended runs: a file for each run, in a folder or an object store.
+
+A file is what ``journal.export`` writes, so it holds all that the journal has of the run: events,
+stored outputs, notes. The place is any that fsspec knows: a folder, ``s3://bucket/desk``,
+``gs://bucket/desk``, ``az://container/desk``. The life of an archived run:
+
+1. It is exported and stored. A store shows a file only when it is complete.
+2. The file is read back, and compared with what was exported.
+3. The run is exported again just before it is removed: if it has changed since, it stays.
+4. It is removed from the journal, all runs in one transaction.
+
+A process that is killed anywhere loses nothing: the run is in the journal until the transaction is
+committed, and in the archive from before that. The next try stores no file again that is the same.
+
+``open_journal("archive:PLACE")`` reads an archive: a journal in memory, which loads a run's file
+when that run is read, and all files when runs are listed. It refuses every write of a run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+import tempfile
+from collections.abc import AsyncIterator, Mapping, Sequence
+from datetime import datetime
+from importlib import import_module
+from typing import Any, NamedTuple, NoReturn, Unpack
+from urllib.parse import quote
+
+from upshot.contract.base.structs import Value
+from upshot.contract.conversation import ConversationSummary
+from upshot.contract.effects import EffectEntry, EffectFilters
+from upshot.contract.events import Event
+from upshot.contract.protocols import Note, RunFilters, RunSummary
+from upshot.errors import JournalError, Misuse, need_of_extra
+from upshot.journal.memory_journal import MemoryJournal
+from upshot.journal.run_counts import FigureQuery, OpenWork, RunFigures
+from upshot.journal.shared import InboxFilters, InboxItem
+from upshot.journal.sql.sql_journal import SqlJournal
+
+_FOLDER = "runs"
+_SUFFIX = ".jsonl"
+
+
+class ArchivedRuns(Value, frozen=True, kw_only=True):
+    """What was archived of a journal.
+
+    Attributes:
+        run_ids: The runs that are in the archive now, and no longer in the journal, including child
+            runs; in a dry run those that would be.
+        size_bytes: The size of their files.
+        kept: Runs that stay in the journal: the reason by run id.
+    """
+
+    run_ids: tuple[str, ...] = ()
+    size_bytes: int = 0
+    kept: dict[str, str] = {}
+
+
+class _Stored(NamedTuple):
+    digest: str
+    size_bytes: int
+
+
+class ArchiveFiles:
+    """The files of an archive.
+
+    Args:
+        place: A folder, or a URL that fsspec knows.
+
+    Raises:
+        Misuse: There is no such kind of place, or its package is not installed.
+    """
+
+    def __init__(self, place: str) -> None:
+        try:
+            core: Any = import_module("fsspec.core")
+        except ImportError as error:
+            raise Misuse(need_of_extra("an archive", "archive")) from error
+        if not place:
+            raise Misuse(
+                "the archive has no place: give a folder, or a URL such as s3://bucket/desk"
+            )
+        try:
+            files, root = core.url_to_fs(place)
+        except (ValueError, ImportError) as error:
+            raise Misuse(f"{place} cannot be an archive: {error}") from error
+        self._files: Any = files
+        self._folder = f"{root.rstrip('/')}/{_FOLDER}"
+
+    def names(self, prefix: str = "") -> list[str]:
+        """Return the paths of the files of runs whose id starts with *prefix*, in order."""
+        start = f"{self._folder}/{_escaped(prefix)}"
+        if not self._files.exists(self._folder):
+            return []
+        found: list[str] = self._files.ls(self._folder, detail=False, refresh=True)
+        return sorted(one for one in found if one.startswith(start) and one.endswith(_SUFFIX))
+
+    def path_of(self, run_id: str) -> str:
+        """Return the path of a run's file."""
+        return f"{self._folder}/{_escaped(run_id)}{_SUFFIX}"
+
+    def has(self, path: str) -> bool:
+        """Whether there is a file."""
+        return bool(self._files.exists(path))
+
+    def digest_of(self, path: str) -> str:
+        """Return the SHA-256 of a file as the store has it, "" if there is none."""
+        try:
+            with self._files.open(path, "rb") as file:
+                return hashlib.file_digest(file, "sha256").hexdigest()
+        except FileNotFoundError:
+            return ""
+
+    def store(self, source: str, path: str) -> None:
+        """Store a local file; it is not there before it is complete."""
+        self._files.makedirs(self._folder, exist_ok=True)
+        with (
+            self._files.transaction,
+            self._files.open(path, "wb") as file,
+            open(source, "rb") as own,
+        ):
+            while piece := own.read(1 << 20):
+                file.write(piece)
+
+    def fetch(self, path: str, target: str) -> None:
+        """Copy a file to a local path."""
+        with self._files.open(path, "rb") as file, open(target, "wb") as own:
+            while piece := file.read(1 << 20):
+                own.write(piece)
+
+
+def _escaped(run_id: str) -> str:
+    return quote(run_id, safe="")
+
+
+async def archive_runs(
+    journal: SqlJournal | MemoryJournal,
+    place: str,
+    *,
+    ended_before: datetime,
+    keep: Mapping[str, str],
+    dry_run: bool = False,
+) -> ArchivedRuns:
+    """Move runs into an archive, with all that they started.
+
+    Args:
+        journal: The journal.
+        place: The archive.
+        ended_before: As for ``remove_runs``.
+        keep: As there.
+        dry_run: Only report what would be moved.
+
+    Raises:
+        Misuse: *place* cannot be an archive.
+        JournalError: The journal or the archive cannot be read or written.
+    """
+    files = ArchiveFiles(place)
+    planned = await journal.remove_runs(ended_before=ended_before, keep=keep, dry_run=True)
+    if dry_run:
+        return ArchivedRuns(run_ids=planned.run_ids, kept=planned.kept)
+    stored: dict[str, _Stored] = {}
+    stays = dict(keep)
+    with tempfile.TemporaryDirectory(prefix="upshot-archive-") as folder:
+        own = os.path.join(folder, "run")
+        for run_id in planned.run_ids:
+            stored[run_id] = await _store(journal, run_id, files, own)
+        for run_id, found in stored.items():
+            if (await _export(journal, run_id, own)).digest != found.digest:
+                stays[run_id] = "it has changed while it was archived"
+    for run in await journal.runs(limit=None):
+        if run.run_id not in stored:
+            stays.setdefault(run.run_id, "it is not in the archive")
+    removed = await journal.remove_runs(ended_before=ended_before, keep=stays)
+    sizes = sum(stored[run_id].size_bytes for run_id in removed.run_ids)
+    kept = {run_id: planned.kept.get(run_id, why) for run_id, why in removed.kept.items()}
+    return ArchivedRuns(run_ids=removed.run_ids, size_bytes=sizes, kept=kept)
+
+
+async def _export(journal: SqlJournal | MemoryJournal, run_id: str, own: str) -> _Stored:
+    await journal.export(run_id, own)
+    with open(own, "rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    return _Stored(digest, os.path.getsize(own))
+
+
+async def _store(
+    journal: SqlJournal | MemoryJournal, run_id: str, files: ArchiveFiles, own: str
+) -> _Stored:
+    """Store the export of a run, unless the archive has the same, and read it back."""
+    exported, path = await _export(journal, run_id, own), files.path_of(run_id)
+    try:
+        if await asyncio.to_thread(files.digest_of, path) == exported.digest:
+            return exported
+        await asyncio.to_thread(files.store, own, path)
+        found = await asyncio.to_thread(files.digest_of, path)
+    # What a store of objects raises depends on its package.
+    except Exception as error:
+        raise JournalError(f"{path} cannot be written: {error}", run_id=run_id) from error
+    if found != exported.digest:
+        raise JournalError(f"{path} is not what was written: the archive is damaged", run_id=run_id)
+    return exported
+
+
+class ArchiveJournal(MemoryJournal):
+    """An archive as a journal to read.
+
+    Args:
+        place: The archive.
+
+    Raises:
+        Misuse: *place* cannot be an archive, or there is none.
+    """
+
+    def __init__(self, place: str) -> None:
+        super().__init__()
+        self._files = ArchiveFiles(place)
+        self._place = place
+        self._known: set[str] = set()
+        self._loading = asyncio.Lock()
+
+    def __repr__(self) -> str:
+        return f"ArchiveJournal({self._place!r})"
+
+    async def runs(
+        self, status: str | None = None, **filters: Unpack[RunFilters]
+    ) -> Sequence[RunSummary]:
+        """See ``Journal.runs``; loads the runs with that id or prefix, or else all."""
+        await self._load(filters.get("run_id", ""), filters.get("prefix", ""))
+        return await super().runs(status, **filters)
+
+    async def events(self, run_id: str, after: int = 0) -> AsyncIterator[Event]:
+        """See ``Journal.events``."""
+        await self._load(run_id)
+        async for event in super().events(run_id, after):
+            yield event
+
+    async def last_seq(self, run_id: str) -> int:
+        """See ``Journal.last_seq``."""
+        await self._load(run_id)
+        return await super().last_seq(run_id)
+
+    async def notes(self, run_id: str) -> Sequence[Note]:
+        """See ``SharedJournal.notes``."""
+        await self._load(run_id)
+        return await super().notes(run_id)
+
+    async def export(self, run_id: str, path: str | os.PathLike[str]) -> int:
+        """See ``SqlJournal.export``."""
+        await self._load(run_id)
+        return await super().export(run_id, path)
+
+    async def figures(self, wanted: FigureQuery) -> RunFigures:
+        """See ``SharedJournal.figures``."""
+        await self._load()
+        return await super().figures(wanted)
+
+    async def open_work(self, *, owner: str = "", tenant: str = "") -> OpenWork:
+        """See ``SharedJournal.open_work``."""
+        await self._load()
+        return await super().open_work(owner=owner, tenant=tenant)
+
+    async def inbox(self, **filters: Unpack[InboxFilters]) -> tuple[InboxItem, ...]:
+        """See ``SharedJournal.inbox``."""
+        await self._load()
+        return await super().inbox(**filters)
+
+    async def conversations(self, **filters: Any) -> Sequence[ConversationSummary]:
+        """See ``MemoryJournal.conversations``."""
+        await self._load()
+        return await super().conversations(**filters)
+
+    async def effects(self, **filters: Unpack[EffectFilters]) -> Sequence[EffectEntry]:
+        """See ``EffectLedger.effects``."""
+        await self._load()
+        return await super().effects(**filters)
+
+    def append(self, event: Event, *, epoch: int | None = None) -> None:
+        """Refuse: an archive is only read."""
+        self._refuse()
+
+    def begin(self, run_id: str) -> int:
+        """Refuse: an archive is only read."""
+        self._refuse()
+
+    async def claim(self, run_id: str, *, cut: bool = False) -> int:
+        """Refuse: an archive is only read."""
+        self._refuse()
+
+    def _refuse(self) -> NoReturn:
+        raise Misuse(
+            f"archive:{self._place} is an archive, which is only read: bring a run back with "
+            "upshot archive PLACE --restore RUN"
+        )
+
+    async def _load(self, run_id: str = "", prefix: str = "") -> None:
+        """Load the files that are not loaded yet: of a run, of a prefix, or all."""
+        async with self._loading:
+            if run_id:
+                paths = [path] if await self._has(path := self._files.path_of(run_id)) else []
+            else:
+                paths = await asyncio.to_thread(self._files.names, prefix)
+            for path in paths:
+                if path not in self._known:
+                    await restore_file(self._files, path, super())
+                    self._known.add(path)
+
+    async def _has(self, path: str) -> bool:
+        return path in self._known or await asyncio.to_thread(self._files.has, path)
+
+
+async def restore_file(files: ArchiveFiles, path: str, journal: Any) -> str:
+    """Import a file of an archive into a journal; returns the run's id.
+
+    Raises:
+        JournalError: The file is damaged, or the journal already has the run.
+    """
+    with tempfile.TemporaryDirectory(prefix="upshot-archive-") as folder:
+        own = os.path.join(folder, os.path.basename(path))
+        try:
+            await asyncio.to_thread(files.fetch, path, own)
+        # What a store of objects raises depends on its package.
+        except Exception as error:
+            raise JournalError(f"{path} cannot be read: {error}") from error
+        return await journal.import_(own)
