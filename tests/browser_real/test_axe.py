@@ -34,6 +34,7 @@ async def test_axe_finds_nothing_serious_in_any_page(
             "/inbox",
             "/effects",
             "/tools",
+            "/workers",
             "/conversations",
         ]
         paths += [

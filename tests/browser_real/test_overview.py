@@ -350,3 +350,54 @@ async def test_the_tools_have_no_finding_of_axe_and_fit_the_screen(
     assert [(one["id"], one["nodes"][0]["html"][:200]) for one in found] == []
     assert await page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
     await take_picture(page, f"tools-{width}-{scheme}-{direction}")
+
+
+async def test_a_worker_is_drained_in_the_browser_and_leaves_the_list(
+    tmp_path: Path, page_of: Any
+) -> None:
+    app = make_shop(str(tmp_path / "runs.db"))
+    async with served(app, rate=100_000) as client:
+        page = await page_of(client.url, viewport=PHONE)
+        await page.locator("main h1").wait_for()
+        await page.keyboard.press("g")
+        await page.keyboard.press("w")
+        await page.wait_for_url("**/workers")
+        card = page.locator(".workers > li")
+        await expect(card).to_contain_text("working")
+        await expect(card).to_contain_text("runs in hand")
+        await page.get_by_role("button", name="Drain").press("Enter")
+        dialog = page.get_by_role("dialog")
+        await expect(dialog).to_contain_text("It finishes nothing, as it holds no run")
+        await dialog.get_by_role("button", name="Drain").click()
+        await expect(page.locator("#said")).to_contain_text("takes no more runs")
+        await expect(card).to_have_count(0)
+        await expect(page.locator(".empty")).to_be_visible()
+        assert (await client.by("oz").get("/api/workers"))[1]["workers"] == []
+        viewer = await page_of(client.url, "ann")
+        await viewer.locator("main h1").wait_for()
+        assert not await viewer.get_by_role("link", name="Workers").count()
+        assert page.faults == []
+
+
+@pytest.mark.parametrize(
+    ("width", "scheme", "direction"),
+    [(390, "light", "ltr"), (390, "dark", "rtl"), (1440, "dark", "ltr"), (1440, "light", "rtl")],
+)
+async def test_the_workers_have_no_finding_of_axe_and_fit_the_screen(
+    tmp_path: Path, page_of: Any, axe: str, *, width: int, scheme: str, direction: str
+) -> None:
+    app = make_shop(str(tmp_path / "runs.db"))
+    async with served(app, rate=100_000) as client:
+        journal: Any = await app.open()
+        for n in range(3):
+            await journal.claim(f"held-{n}")
+        page = await page_of(
+            f"{client.url}/workers", viewport={"width": width, "height": 800}, color_scheme=scheme
+        )
+        await page.locator(".workers > li").first.wait_for()
+        await page.evaluate(f"document.documentElement.dir = '{direction}'")
+        await page.evaluate(axe)
+        found = (await page.evaluate("axe.run()"))["violations"]
+        assert [(one["id"], one["nodes"][0]["html"][:200]) for one in found] == []
+        assert await page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
+        await take_picture(page, f"workers-{width}-{scheme}-{direction}")

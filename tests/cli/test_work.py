@@ -6,7 +6,7 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
-from tests.cli.conftest import Command
+from tests.cli.conftest import Command, spawn
 from upshot import Agent, Request, ScriptedModel, ToolCall, answer, open_journal, run, tool
 
 APP = """
@@ -108,3 +108,28 @@ def test_schedules_are_listed(command: Command) -> None:
     assert daily.split() == ["daily", "clerk", "cron", "0", "9", "*", "*", "*", "in", "UTC"]
     assert late.split()[:4] == ["late", "clerk", "at", "2999-01-01"]
     assert "cron 0 9 * * * in UTC" in command("schedules", "desk.py", "--json")[1]
+
+
+def test_workers_are_listed_and_drained(command: Command, tmp_path: Path) -> None:
+    named("1")
+    assert command("submit", "desk.py", "One.", "--run-id", "one", "--journal", URL)[0] == 0
+    assert command("workers", "--journal", URL)[2] == (
+        "no process works on runs: start one with upshot work FILE.py\n"
+    )
+    assert command("workers", "--drain", "none", "--journal", URL)[2] == (
+        "upshot: 'none' is not a worker of this journal\n"
+    )
+    with spawn("work", "desk.py", folder=tmp_path) as process:
+        try:
+            rows: list[list[str]] = []
+            while not rows:
+                rows = [row.split() for row in command("workers", "--journal", URL)[1].splitlines()]
+            heading, row = rows
+            assert heading[:4] == ["worker", "process", "state", "runs"]
+            assert row[1].split("@")[0] == str(process.pid) and row[2] == "working"
+            assert row[-1] == "1"
+            code, out, _ = command("workers", "--drain", row[0], "--by", "ann", "--journal", URL)
+            assert (code, out.split()[:2]) == (0, ["worker", row[0]])
+            assert process.wait(60) == 0
+        finally:
+            process.kill()

@@ -73,6 +73,14 @@ async def test_values_are_forgotten_by_the_beginning_of_their_names(journal: Any
     assert left == ["", "", "1"]
 
 
+async def test_values_are_read_by_the_beginning_of_their_names(journal: Any) -> None:
+    for name in ("a/2", "a/1", "b/1"):
+        await journal.change_values(add(name))
+    # What was only read is empty.
+    await journal.change_values(texts("a/3"))
+    assert await journal.values("a/", "a0") == {"a/1": "1", "a/2": "1"}
+
+
 async def test_the_clock_of_the_values_goes_on(journal: Any) -> None:
     def now_us(values: SharedValues) -> int:
         return values.now_us

@@ -30,6 +30,7 @@ NEEDS: dict[str, tuple[frozenset[str], str]] = {
         "the owner of the run, or `answer` for agent and tool",
     ),
     "lab": (SEES, "`view`, without a tenant"),
+    "drain": (SEES, "`view` and `operate`, without a tenant"),
     "settle": (
         frozenset({"answer", "operate", "staff"}),
         "`answer` for agent and tool, or `operate`",
@@ -126,6 +127,7 @@ ROWS = [
     Row("GET", "/inbox", "anyone"),
     Row("GET", "/effects", "anyone"),
     Row("GET", "/tools", "anyone"),
+    Row("GET", "/workers", "anyone"),
     Row("GET", "/lab", "anyone"),
     Row("GET", "/lab/{name:path}", "anyone"),
     Row("GET", "/conversations", "anyone"),
@@ -142,6 +144,9 @@ ROWS = [
     Row("GET", "/api/counts", "list"),
     Row("GET", "/api/overview", "list"),
     Row("GET", "/api/tools", "list"),
+    Row("GET", "/api/workers", "lab"),
+    # There is no such worker.
+    Row("POST", "/api/workers/{id}/drain", "drain", ok=(400,)),
     Row("GET", "/api/runs", "list"),
     Row("GET", "/api/inbox", "list"),
     Row("GET", "/api/grants", "list"),

@@ -229,6 +229,9 @@ def expected(row: Row, user: User | None, relation: str) -> str:
         return "refused"
     if row.need == "lab":
         return "done" if user.may("view") and not user.tenant else "refused"
+    if row.need == "drain":
+        may_all = user.may("view") and user.may("operate") and not user.tenant
+        return "done" if may_all else "refused"
     if row.need in ("user", "list", "own", "start"):
         return "done"
     return "missing" if not relation else "done" if relation in may else "refused"

@@ -13,6 +13,7 @@ import sys
 import webbrowser
 from collections.abc import AsyncGenerator, Generator
 from contextlib import asynccontextmanager, contextmanager, nullcontext
+from datetime import UTC, datetime
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import urlsplit
@@ -21,10 +22,10 @@ from rich.text import Text
 
 from upshot.cli.listing import plain_table
 from upshot.cli.loading import Target, choose, instance_of, load_app
-from upshot.cli.lookup import DEFAULT_JOURNAL, new_journal, read_moment, user_name
+from upshot.cli.lookup import DEFAULT_JOURNAL, existing_journal, new_journal, read_moment, user_name
 from upshot.cli.terminal import Terminal
 from upshot.contract.agent import Agent
-from upshot.contract.base.words import clean
+from upshot.contract.base.words import clean, count, duration
 from upshot.contract.model_calls import Request
 from upshot.contract.protocols import Journal
 from upshot.errors import Misuse, need_of_extra
@@ -34,6 +35,7 @@ from upshot.fleet.run_logs import log_as_json
 from upshot.fleet.schedules import ScheduleState
 from upshot.fleet.status import Status, parse_place, serving_status
 from upshot.fleet.worker import Worker
+from upshot.fleet.worker_list import WorkerState, drain_worker, read_workers
 from upshot.journal.lease_holder import LeaseHolder
 from upshot.journal.opening import open_journal
 from upshot.journal.sql.sql_journal import SqlJournal
@@ -215,6 +217,40 @@ async def list_schedules(terminal: Terminal, *, target: str, journal: str) -> in
     else:
         terminal.report("the App has no schedules: give it some with app.schedule()")
     return 0
+
+
+async def list_workers(terminal: Terminal, *, journal: str, drain: str, by: str) -> int:
+    """Print the workers of a journal, or ask one of them to take no more runs."""
+    async with open_journal(existing_journal(journal), create=False) as log:
+        if drain:
+            one = await drain_worker(log, drain, by=by or user_name())
+            left = count(len(one.runs), "run")
+            terminal.answer(one, f"worker {one.id} is asked to take no more runs; it holds {left}")
+            return 0
+        workers = await read_workers(log)
+    if terminal.as_json:
+        terminal.answer(workers)
+        return 0
+    rows = [("worker", "process", "state", "runs", "lease", "last sign", "since (UTC)", "version")]
+    rows += [_worker_row(one) for one in workers]
+    if workers:
+        terminal.say_rows(plain_table(rows))
+    else:
+        terminal.report("no process works on runs: start one with upshot work FILE.py")
+    return 0
+
+
+def _worker_row(one: WorkerState) -> tuple[str, ...]:
+    since = "" if one.since is None else f"{one.since:%Y-%m-%d %H:%M:%S}"
+    seen = "" if one.seen is None else f"{duration(_age_s(one.seen))} ago"
+    lease = "" if one.lease_s is None else f"{max(one.lease_s, 0):.0f} s"
+    runs = f"{len(one.runs)} of {one.concurrency}" if one.concurrency else str(len(one.runs))
+    process = f"{one.pid}@{clean(one.host)}"
+    return one.id or "-", process, one.state, runs, lease, seen, since, clean(one.version)
+
+
+def _age_s(moment: datetime) -> float:
+    return max(0.0, (datetime.now(UTC) - moment).total_seconds())
 
 
 def _missed(state: ScheduleState) -> str:

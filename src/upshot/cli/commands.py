@@ -783,6 +783,19 @@ def health(**options: Any) -> int:
     return run_command(listing.show_health, **options)
 
 
+@upshot.command(short_help="List the workers of a journal, or drain one.")
+@text("--drain", "ID", "Ask this worker to finish its runs and take no more.")
+@text("--by", "NAME", "Who asks for it. Default: the user.")
+@JOURNAL
+@JSON
+def workers(**options: Any) -> int:
+    """List the processes that work on the runs of a journal, with the runs that each holds.
+
+    A drained worker works on until the runs that it holds have ended, and then ends.
+    """
+    return run_command(app_runs.list_workers, **options)
+
+
 @upshot.command(short_help="Write a small App with tests into a new folder.")
 @click.argument("folder", type=PATH)
 def new(**options: Any) -> int:

@@ -9,6 +9,7 @@ journal and returns; any process that claims the run works on it. The parts:
   it activates them. ``restate`` and ``on_dbos`` are the two systems.
 - ``worker`` has ``Worker``, which works on many due runs at once until it is stopped, and counts
   how often its process dies while working on the same run.
+- ``worker_list`` says which workers a journal has, and asks one of them to take no more runs.
 - ``verifier`` lets a worker call the ``verify`` of tools again about unknown effects.
 - ``schedules`` lets workers submit runs by the clock.
 - ``status`` and ``exposition`` have what a monitor reads of a process, and ``run_logs`` gives log

@@ -30,6 +30,7 @@ from upshot.errors import JournalError, Misuse
 from upshot.fleet.app import App
 from upshot.fleet.schedules import Scheduler
 from upshot.fleet.verifier import Verifier
+from upshot.fleet.worker_list import Registration
 from upshot.journal.audit import Actor, acting
 from upshot.journal.event_codec import logger
 from upshot.journal.lease_holder import LeaseHolder, RunHeld
@@ -116,6 +117,8 @@ class Worker:
         self._lost: list[DueRun] = []
         self._wake = asyncio.Event()
         self._stopped = asyncio.Event()
+        self._is_finishing = False
+        self._entry = Registration(app.version, concurrency)
 
     async def work(self) -> bool:
         """Work on due runs until ``stop`` is called, then leave those in progress to other workers.
@@ -155,8 +158,9 @@ class Worker:
             listening = asyncio.create_task(self._listen(watch))
             verifying = asyncio.create_task(Verifier(self._app).work())
             submitting = asyncio.create_task(Scheduler(self._app).work())
+            registering = asyncio.create_task(self._entry.keep(journal, self.finish))
             try:
-                while not self.is_stopping:
+                while not (self.is_stopping or self._has_finished):
                     self._wake.clear()
                     if (trouble := trouble_of(journal)) is not None:
                         raise trouble
@@ -169,6 +173,8 @@ class Worker:
                 verifying.cancel()
                 submitting.cancel()
                 is_clean = await self.drain()
+                registering.cancel()
+                await self._entry.remove(journal)
         return is_clean
 
     def stop(self) -> None:
@@ -177,6 +183,22 @@ class Worker:
         self._wake.set()
         # At once: ``work`` may be waiting for the journal.
         self._release()
+
+    def finish(self) -> None:
+        """Make ``work`` claim nothing more, and end when the runs that it holds have ended."""
+        if not self._is_finishing:
+            logger.info("the worker takes no more runs, and ends with those that it holds")
+        self._is_finishing = True
+        self._wake.set()
+
+    @property
+    def is_finishing(self) -> bool:
+        """Whether it claims nothing more because ``finish`` was called."""
+        return self._is_finishing
+
+    @property
+    def _has_finished(self) -> bool:
+        return self._is_finishing and not (self._tasks or self._feeding or self._lost)
 
     @property
     def is_stopping(self) -> bool:
@@ -209,7 +231,7 @@ class Worker:
         chosen = [one for one in chosen if await self._is_ours(one, now)]
         # A single run is claimed without a reservation; that costs other workers only a look.
         for one in await self._reserved(chosen) if len(due) > 1 else chosen:
-            if not self.is_stopping:
+            if not (self.is_stopping or self._is_finishing):
                 self.start_work(one)
 
     async def _reserved(self, chosen: list[DueRun]) -> list[DueRun]:

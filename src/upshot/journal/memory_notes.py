@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, TypeVar
 
@@ -51,6 +51,11 @@ class MemoryNotes:
         """See ``SharedJournal.value``."""
         self._open()
         return self._values.read(name)
+
+    async def values(self, first: str, end: str) -> Mapping[str, str]:
+        """See ``SharedJournal.values``."""
+        self._open()
+        return self._values.between(first, end)
 
     async def placed_answers(self, run_id: str) -> Sequence[PlacedAnswer]:
         """See ``SharedJournal.placed_answers``."""

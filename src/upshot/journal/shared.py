@@ -407,6 +407,10 @@ class MemoryValues:
         """See ``SharedValues.read``."""
         return self._texts.get(name, "")
 
+    def between(self, first: str, end: str) -> dict[str, str]:
+        """Return the texts with names from *first* to before *end*, without empty ones."""
+        return {name: self._texts[name] for name in sorted(self._texts) if first <= name < end}
+
     def write(self, name: str, body: str) -> None:
         """See ``SharedValues.write``."""
         self._texts[name] = body
@@ -623,6 +627,10 @@ class SharedJournal(Protocol):
 
     async def value(self, name: str) -> str:
         """Return a text that ``change_values`` wrote, "" if there is none."""
+        ...
+
+    async def values(self, first: str, end: str) -> Mapping[str, str]:
+        """Return the texts with names from *first* to before *end*, without empty ones."""
         ...
 
     async def placed_answers(self, run_id: str) -> Sequence[PlacedAnswer]:

@@ -34,8 +34,8 @@ from upshot.errors import Misuse
 from upshot.journal.shared import InboxItem, needs_shared, tool_of
 from upshot.journal.watching import DUE
 from upshot.serve import replies
-from upshot.serve.overview import Period, read_overview, read_tools
-from upshot.serve.permissions import Missing, Refused, list_filters, may_start
+from upshot.serve.overview import Period, drain, list_workers, read_overview, read_tools
+from upshot.serve.permissions import Missing, Refused, list_filters, may_start, may_use_lab
 from upshot.serve.run_details import Handler, RunDetails, stored_events, viewed
 from upshot.serve.site import ServerSentEvent, Site, sse, to_json
 from upshot.state.run_page import run_page
@@ -131,6 +131,14 @@ class _Effects(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     after: str = ""
 
 
+_PAGES = (
+    *("/", "/runs", "/runs/{run}", "/runs/{run}/compare/{other}"),
+    *("/inbox", "/effects", "/tools", "/workers"),
+    *("/conversations", "/conversations/{id:path}", "/chat/{agent}"),
+    *("/lab", "/lab/{name:path}"),
+)
+
+
 def routes(site: Site) -> list[BaseRoute]:
     """Return the routes of the pages and of their JSON."""
     console = _Console(site)
@@ -140,6 +148,8 @@ def routes(site: Site) -> list[BaseRoute]:
         ("GET", "/api/counts", console.counts),
         ("GET", "/api/overview", console.overview),
         ("GET", "/api/tools", console.tools),
+        ("GET", "/api/workers", console.workers),
+        ("POST", "/api/workers/{id}/drain", console.drain),
         ("GET", "/api/runs", console.runs),
         ("POST", "/api/runs", console.submit),
         ("GET", "/api/runs/{run}", console.run),
@@ -178,18 +188,7 @@ def routes(site: Site) -> list[BaseRoute]:
         for method, path, handler in table
     ]
     found.append(Route("/static/{name}", _static))
-    pages = (
-        "/",
-        "/runs",
-        "/runs/{run}",
-        "/runs/{run}/compare/{other}",
-        "/inbox",
-        "/effects",
-        "/tools",
-    )
-    pages += ("/conversations", "/conversations/{id:path}", "/chat/{agent}")
-    pages += ("/lab", "/lab/{name:path}")
-    return [*found, *(Route(path, _page) for path in pages)]
+    return [*found, *(Route(path, _page) for path in _PAGES)]
 
 
 class _Console:
@@ -231,6 +230,7 @@ class _Console:
             waits=await self._site.waits_of(user),
             trace_url=self._site.trace_url,
             lab=self._site.lab.is_shown_to(user),
+            workers=may_use_lab(user),
             datasets=self._site.lab.is_shown_to(user) and self._site.lab.keeps_datasets,
         )
 
@@ -249,6 +249,13 @@ class _Console:
 
     async def tools(self, request: Request, user: User) -> object:
         return await read_tools(self._site, user, _query(request, _Periods).period)
+
+    async def workers(self, _: Request, user: User) -> object:
+        return await list_workers(self._site, user)
+
+    async def drain(self, request: Request, user: User) -> object:
+        """Keep a worker from taking more runs."""
+        return await drain(self._site, user, request.path_params["id"])
 
     async def live(self, _: Request, user: User) -> object:
         """Send an event whenever the list of runs or the inbox may have changed."""

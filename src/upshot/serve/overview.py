@@ -1,25 +1,26 @@
-"""The overview and the tools: how the runs of an hour, a day or a week ended, and what is open."""
+"""The overview, the tools of an hour, a day or a week, and the workers."""
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 from upshot.contract.base.enums import Status
 from upshot.contract.call_counts import quantile_s
+from upshot.contract.protocols import Journal
 from upshot.contract.usage import to_money
 from upshot.contract.user import User
-from upshot.journal.lease_holder import LeaseHolder
+from upshot.fleet.worker_list import WorkerState, drain_worker, read_workers
 from upshot.journal.run_counts import AGES, FINEST, HOUR, FigureQuery, RunFigure, RunFigures
 from upshot.journal.shared import needs_shared
 from upshot.serve import replies
-from upshot.serve.permissions import list_filters
+from upshot.serve.permissions import Refused, list_filters, may_drain, may_use_lab
 from upshot.serve.site import Site
 
-__all__ = ["Period", "read_overview", "read_tools"]
+__all__ = ["Period", "drain", "list_workers", "read_overview", "read_tools"]
 
 Period: TypeAlias = Literal["hour", "day", "week"]
 _DAY = timedelta(days=1)
@@ -36,7 +37,7 @@ async def read_overview(site: Site, user: User, period: Period) -> replies.Overv
     figures = await journal.figures(wanted)
     work = await journal.open_work(**whose)
     # Processes work on the runs of all users.
-    workers = () if whose else await _workers_of(journal)
+    workers = () if whose else await _workers_of(await site.app.open())
     is_of = _by_period(figures)
     return replies.Overview(
         period=period,
@@ -92,6 +93,30 @@ async def read_tools(site: Site, user: User, period: Period) -> replies.ToolList
     )
 
 
+async def list_workers(site: Site, user: User) -> replies.WorkerList:
+    """Return the workers of the journal.
+
+    Raises:
+        Refused: The user may not see the runs of all owners.
+    """
+    if not may_use_lab(user):
+        raise Refused("that takes the role 'view' for the runs of all tenants")
+    workers = await read_workers(await site.app.open())
+    return replies.WorkerList(workers=workers, drainable=may_drain(user))
+
+
+async def drain(site: Site, user: User, id: str) -> WorkerState:
+    """Ask a worker to take no more runs, as a user.
+
+    Raises:
+        Refused: The user may not do that.
+        Misuse: There is no such worker.
+    """
+    if not may_drain(user):
+        raise Refused("that takes the roles 'view' and 'operate' for the runs of all tenants")
+    return await drain_worker(await site.app.open(), id, by=user.id)
+
+
 def _by_period(figures: RunFigures) -> dict[bool, list[RunFigure]]:
     """Return the totals of the period, and under True those of the period before."""
     is_of = {False: list[RunFigure](), True: list[RunFigure]()}
@@ -127,14 +152,9 @@ def _query_of(period: Period, now: datetime) -> FigureQuery:
     return FigureQuery(hour.replace(hour=0) - 6 * _DAY, _DAY, 7)
 
 
-async def _workers_of(journal: Any) -> tuple[replies.WorkerLine, ...]:
-    read: Callable[[], Any] | None = getattr(journal, "holders", None)
-    holders: Mapping[str, LeaseHolder] = {} if read is None else await read()
-    held = Counter((one.host, one.pid) for one in holders.values() if one.pid and one.may_work)
-    return tuple(
-        replies.WorkerLine(host=host, pid=pid, runs=runs)
-        for (host, pid), runs in sorted(held.items())[:_MOST]
-    )
+async def _workers_of(journal: Journal) -> tuple[WorkerState, ...]:
+    there = [one for one in await read_workers(journal) if one.state != "gone"]
+    return tuple(there[:_MOST])
 
 
 def _runs(figures: Iterable[RunFigure]) -> list[RunFigure]:

@@ -121,6 +121,11 @@ def may_use_lab(user: User) -> bool:
     return user.may("view") and not user.tenant
 
 
+def may_drain(user: User) -> bool:
+    """Whether a user may keep a worker from taking more runs: those are of all owners."""
+    return may_use_lab(user) and user.may("operate")
+
+
 class OwnerFilters(TypedDict, total=False):
     """The filters of lists by owner.
 

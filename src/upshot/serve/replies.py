@@ -17,6 +17,7 @@ from upshot.contract.protocols import Note, RunSummary
 from upshot.contract.usage import RateLimitWindow
 from upshot.contract.user import User
 from upshot.entry.annotations import Grant
+from upshot.fleet.worker_list import WorkerState
 from upshot.journal.run_counts import LimitedRun, OpenWork, SlowCall
 from upshot.journal.shared import InboxItem
 from upshot.lab.kept_reports import KeptExperiment
@@ -48,6 +49,7 @@ class Me(Value, frozen=True, kw_only=True):
         trace_url: The address of a run's spans; "" if the site has none.
         lab: Whether the user sees the lab.
         datasets: Whether the user may add runs to datasets.
+        workers: Whether the user may see the workers.
     """
 
     user: User
@@ -57,6 +59,7 @@ class Me(Value, frozen=True, kw_only=True):
     trace_url: str
     lab: bool = False
     datasets: bool = False
+    workers: bool = False
 
 
 class Live(Value, frozen=True, kw_only=True):
@@ -652,18 +655,16 @@ class ToolList(Value, frozen=True, kw_only=True):
     tools: tuple[ToolLine, ...]
 
 
-class WorkerLine(Value, frozen=True, kw_only=True):
-    """A process that works on runs.
+class WorkerList(Value, frozen=True, kw_only=True):
+    """The workers of the journal.
 
     Attributes:
-        host: Its machine.
-        pid: Its process id there.
-        runs: How many runs it holds.
+        workers: The workers, and other processes that hold runs; those that are gone last.
+        drainable: Whether the user may drain them.
     """
 
-    host: str
-    pid: int
-    runs: int
+    workers: tuple[WorkerState, ...]
+    drainable: bool
 
 
 class Overview(Value, frozen=True, kw_only=True):
@@ -700,5 +701,5 @@ class Overview(Value, frozen=True, kw_only=True):
     tools: tuple[OverviewCalls, ...]
     work: OpenWork
     ages_s: tuple[int, ...]
-    workers: tuple[WorkerLine, ...]
+    workers: tuple[WorkerState, ...]
     limits: tuple[ModelLimit, ...]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeVar, Unpack
 
 import upshot.journal.sql.queries as stored
@@ -60,6 +60,10 @@ class SqlLists:
         wanted.check()
         await self.flush()
         return await self.read(lambda connection: read_figures(connection, wanted))
+
+    async def values(self, first: str, end: str) -> Mapping[str, str]:
+        """See ``SharedJournal.values``."""
+        return await self.read(lambda connection: stored.read_values(connection, first, end))
 
     async def open_work(self, *, owner: str = "", tenant: str = "") -> OpenWork:
         """See ``SharedJournal.open_work``."""

@@ -533,6 +533,8 @@ def read_notes(connection: Connection, run_id: str) -> list[Note]:
 _READ_VALUE = """INSERT INTO shared_values (name, body) VALUES (?, '')
     ON CONFLICT (name) DO UPDATE SET body = shared_values.body RETURNING CAST(body AS TEXT)"""
 _LOOK_AT_VALUE = "SELECT CAST(body AS TEXT) FROM shared_values WHERE name = ?"
+_LOOK_AT_VALUES = """SELECT CAST(name AS TEXT), CAST(body AS TEXT) FROM shared_values
+    WHERE name >= ? AND name < ? AND body <> ''"""
 _WRITE_VALUE = "UPDATE shared_values SET body = ? WHERE name = ?"
 _FORGET_VALUES = "DELETE FROM shared_values WHERE name >= ? AND name < ?"
 
@@ -541,6 +543,11 @@ def read_value(connection: Connection, name: str) -> str:
     """Return the value as last committed, "" if there is none."""
     row = connection.execute(_LOOK_AT_VALUE, (name,)).fetchone()
     return "" if row is None else row[0]
+
+
+def read_values(connection: Connection, first: str, end: str) -> dict[str, str]:
+    """Return the values with names from *first* to before *end*, as last committed."""
+    return dict(connection.execute(_LOOK_AT_VALUES, (first, end)).fetchall())
 
 
 class StoredValues:

@@ -11,6 +11,7 @@ import { comparePage } from "./compare.js";
 import { inboxPage } from "./inbox.js";
 import { effectsPage } from "./effects.js";
 import { toolsPage } from "./tools.js";
+import { workersPage } from "./workers.js";
 import { labPage, reportPage } from "./lab.js";
 import { chatPage, conversationsPage } from "./chat.js";
 
@@ -22,6 +23,7 @@ routes.push(
   [/^\/inbox$/, inboxPage],
   [/^\/effects$/, effectsPage],
   [/^\/tools$/, toolsPage],
+  [/^\/workers$/, workersPage],
   [/^\/lab$/, labPage],
   [/^\/lab\/([^/]+)$/, reportPage],
   [/^\/conversations$/, conversationsPage],
@@ -58,7 +60,7 @@ addEventListener("keydown", (event) => {
   }
   if (chord && Date.now() - chord < 1500) {
     chord = 0;
-    const page = { o: "/", r: "/runs", i: "/inbox", e: "/effects", t: "/tools", l: "/lab", c: "/conversations" }[event.key];
+    const page = { o: "/", r: "/runs", i: "/inbox", e: "/effects", t: "/tools", w: "/workers", l: "/lab", c: "/conversations" }[event.key];
     if (page) {
       go(page);
       return;

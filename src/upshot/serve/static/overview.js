@@ -278,7 +278,7 @@ function limits(found, runs) {
 
 /** @param {Overview} found */
 function workers(found) {
-  return lines(found.workers.map((one) => ({ path: "/runs?status=running", name: `${one.host} ${one.pid}`, value: one.runs, text: many(one.runs, "run"), mark: `worker ${one.host} ${one.pid}` })), "live");
+  return lines(found.workers.map((one) => ({ path: "/workers", name: `${one.host} ${one.pid}${one.state === "working" ? "" : `, ${one.state}`}`, value: one.runs?.length ?? 0, text: many(one.runs?.length ?? 0, "run"), mark: `worker ${one.host} ${one.pid}` })), "live");
 }
 
 // ---- Tables -----------------------------------------------------------------------------------------------------

@@ -227,6 +227,7 @@ export function header() {
       local("/inbox", { "data-at": "/inbox" }, "Inbox", h("span", { id: "waits" })),
       local("/effects", { "data-at": "/effects" }, "Effects"),
       local("/tools", { "data-at": "/tools" }, "Tools"),
+      shared.me.workers && local("/workers", { "data-at": "/workers" }, "Workers"),
       shared.me.lab && local("/lab", { "data-at": "/lab" }, "Lab"),
       isWorker && local("/conversations", { "data-at": "/c" }, "Chat")),
     h("span.grow"),
@@ -242,7 +243,7 @@ export function waits(n) {
   if (node) fill(node, n ? h("span.count", { "aria-label": `${n} wait` }, n > 99 ? "99+" : String(n)) : "");
 }
 
-const HELP = [["j, k", "next, previous row"], ["Enter", "open it"], ["g then o, r, i, e, t, l, c", "Overview, Runs, Inbox, Effects, Tools, Lab, Chat"], ["/", "search"],
+const HELP = [["j, k", "next, previous row"], ["Enter", "open it"], ["g then o, r, i, e, t, w, l, c", "Overview, Runs, Inbox, Effects, Tools, Workers, Lab, Chat"], ["/", "search"],
   ["a", "approve (inbox)"], ["d", "deny, with a reason"], ["e", "edit the arguments"], ["n", "not now"], ["f", "follow the run’s end (run)"],
   ["x", "first failed step (run)"], ["i", "what the model saw at the selected step (run)"], ["→, ←", "open, close the child run of a step (run)"], ["+, −, 0", "zoom the timeline in, out, all (run)"], ["[, ]", "move the zoomed timeline (run)"], ["Esc", "close"]];
 
