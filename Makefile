@@ -360,7 +360,7 @@ $(WRITERS): pyproject.toml Makefile
 	@touch $(WRITERS)
 
 $(CLIENTS): pyproject.toml Makefile
-	$(call environment,$(PROTOCOLS),-e '.[cli$(comma)gateway$(comma)mcp$(comma)serve]' openai==3.54.0 'a2a-sdk[http-server]==1.3.0' \
+	$(call environment,$(PROTOCOLS),-e '.[cli$(comma)gateway$(comma)mcp$(comma)oidc$(comma)serve]' openai==3.54.0 'a2a-sdk[http-server]==1.3.0' \
 	  playwright==1.65.2 $(NODE),$(NODE_CLIENTS))
 	@touch $(CLIENTS)
 

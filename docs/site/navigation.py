@@ -124,6 +124,7 @@ NAVIGATION = {
     "Control the flow": ["engines", "graph", "machine", "handoff"],
     "Serve and operate": [
         "serve",
+        "accounts",
         "audit",
         "protocols",
         "app",

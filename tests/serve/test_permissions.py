@@ -232,6 +232,8 @@ def expected(row: Row, user: User | None, relation: str) -> str:
     if row.need == "drain":
         may_all = user.may("view") and user.may("operate") and not user.tenant
         return "done" if may_all else "refused"
+    if row.need == "audit":
+        return "done" if user.may("audit") else "refused"
     if row.need in ("user", "list", "own", "start"):
         return "done"
     return "missing" if not relation else "done" if relation in may else "refused"

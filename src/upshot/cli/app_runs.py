@@ -11,7 +11,7 @@ import signal
 import socket
 import sys
 import webbrowser
-from collections.abc import AsyncGenerator, Generator
+from collections.abc import AsyncGenerator, Generator, Sequence
 from contextlib import asynccontextmanager, contextmanager, nullcontext
 from datetime import UTC, datetime
 from types import FunctionType
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 
     from upshot.gateway.config import Config
     from upshot.serve.guard import OwnerSignIn
+    from upshot.serve.openid import OidcSignIn
 
 
 def app_of(target: str, journal: str) -> tuple[App, Agent[Any] | None]:
@@ -317,6 +318,7 @@ async def serve_app(
     no_work: bool,
     opens: bool,
     signs_out: bool,
+    provider: dict[str, Any],
     notify_url: str,
     console_url: str,
     trace_url: str,
@@ -333,11 +335,11 @@ async def serve_app(
     from upshot.serve.site import Site
 
     app, _ = app_of(target, journal)
-    sign_in = _open_sign_in(signs_out=signs_out)
+    sign_in, path = _open_sign_in(provider, console_url, signs_out=signs_out)
     hosts = [name for name in (host, urlsplit(console_url).hostname) if name]
     site = Site(
         app,
-        user=sign_in.user,
+        user=sign_in,
         hosts=hosts,
         work=not no_work,
         trace_url=trace_url,
@@ -348,21 +350,57 @@ async def serve_app(
     # Before the link is printed: a fault of the journal is then an error message, and not a page.
     await app.open()
     shown = f"[{host}]" if ":" in host else host
-    url = f"http://{shown}:{listening.getsockname()[1]}{sign_in.path}"
+    url = f"http://{shown}:{listening.getsockname()[1]}{path}"
     terminal.report(f"serving {', '.join(app.agents)}, version {app.version}; Ctrl-C ends it")
     terminal.hint(url)
     if opens:
         webbrowser.open(url)
-    console_url = console_url or url.removesuffix(sign_in.path)
+    console_url = console_url or url.removesuffix(path)
     async with (
         reporting(terminal, site.status, status_at),
         notifying(app, notify_url, console_url),
     ):
-        application = site.asgi(routes=[sign_in.route])
+        application = site.asgi()
         return await serve_until_stopped(application, listening, site.status)
 
 
-def _open_sign_in(*, signs_out: bool) -> OwnerSignIn:
+def _open_sign_in(
+    provider: dict[str, Any], url: str, *, signs_out: bool
+) -> tuple[OwnerSignIn | OidcSignIn, str]:
+    """Open the sign-in at a provider or, without an issuer, that of the owner; and return its path.
+
+    Args:
+        provider: The options of ``signs_in``.
+        url: The site's address for browsers, "" if it is that of each request.
+        signs_out: Whether to end all earlier sign-ins of the owner.
+    """
+    if provider["issuer"]:
+        from upshot.serve.openid import oidc
+
+        secret = os.environ.get("UPSHOT_OIDC_SECRET", "")
+        roles = _to_roles(provider["roles"])
+        given: Any = {**provider, "roles": roles, "client_secret": secret, "url": url}
+        return oidc(**given), "/"
+    if provider["client_id"] or provider["roles"]:
+        raise Misuse("--client-id and --role are of a provider: give --oidc ISSUER too")
+    sign_in = _open_owner_sign_in(signs_out=signs_out)
+    return sign_in, sign_in.path
+
+
+def _to_roles(given: Sequence[str]) -> dict[str, list[str]]:
+    """Return the groups of each role, from texts such as "operate=ops"."""
+    roles: dict[str, list[str]] = {}
+    for one in given:
+        role, sign, group = one.partition("=")
+        if not (role and sign and group):
+            raise Misuse(f"--role is {one[:80]!r}: give ROLE=GROUP, such as operate=ops")
+        roles.setdefault(role, []).append(group)
+    if not roles:
+        raise Misuse("--oidc needs a --role ROLE=GROUP: without one every account is refused")
+    return roles
+
+
+def _open_owner_sign_in(*, signs_out: bool) -> OwnerSignIn:
     """Open the sign-in of the owner; *signs_out* ends all earlier sign-ins."""
     from upshot.serve.guard import OwnerSignIn, key_path, renew_key
 

@@ -38,6 +38,7 @@ from upshot.cli.options import (
     run_command,
     seconds,
     shows_run,
+    signs_in,
     text,
 )
 from upshot.cli.report import Shown
@@ -271,12 +272,14 @@ def schedules(**options: Any) -> int:
 @text("--trace-url", "URL", "The address of a run's spans, with {run_id} in it.")
 @text("--lab", "FILE", "The journal of experiments to show, lab.db by default.", default="lab.db")
 @text("--datasets", "FOLDER", "Where runs are collected, datasets by default.", default="datasets")
+@signs_in
 @notifies
 @reports_status
 def serve(**options: Any) -> int:
     """Serve the console, the inbox and the protocols of an App, until SIGTERM or Ctrl-C.
 
-    It prints a link that signs in one browser, once, for 30 days or until --sign-out.
+    It prints a link that signs in one browser, once, for 30 days or until --sign-out; with --oidc
+    users sign in at an OpenID provider instead.
     """
     return run_command(app_runs.serve_app, **options)
 

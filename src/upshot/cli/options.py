@@ -205,6 +205,30 @@ def asks(work: F) -> F:
     return cast("F", command)
 
 
+def signs_in(work: F) -> F:
+    """Pass the options of a sign-in at an OpenID provider as ``provider``."""
+
+    @text("--oidc", "ISSUER", "Sign users in at this OpenID provider.", name="issuer")
+    @text("--client-id", "ID", "The site at the provider; its secret is UPSHOT_OIDC_SECRET.")
+    @click.option(
+        "--role",
+        "roles",
+        multiple=True,
+        metavar="ROLE=GROUP",
+        help="Such as operate=ops or answer:tool/refund=payments; * is every account. Repeatable.",
+    )
+    @text("--roles-claim", "CLAIM", "Has the groups, groups by default.", default="groups")
+    @text("--user-claim", "CLAIM", "Becomes the user's id, sub by default.", default="sub")
+    @text("--tenant-claim", "CLAIM", "Has the user's tenant; users have none by default.")
+    @wraps(work)
+    def command(*, roles: tuple[str, ...], **options: Any) -> int:
+        names = ("issuer", "client_id", "roles_claim", "user_claim", "tenant_claim")
+        provider = {name: options.pop(name) for name in names}
+        return work(provider={**provider, "roles": roles}, **options)
+
+    return cast("F", command)
+
+
 def shows_run(work: F) -> F:
     """Pass the options for how a run is shown as ``shown``."""
 

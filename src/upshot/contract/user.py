@@ -11,7 +11,7 @@ from upshot.errors import Misuse
 if TYPE_CHECKING:
     from starlette.requests import HTTPConnection
 
-Role = Literal["own", "view", "answer", "operate", "owner"]
+Role = Literal["own", "view", "answer", "operate", "audit", "owner"]
 
 
 class User(Value, frozen=True, kw_only=False):
@@ -25,8 +25,8 @@ class User(Value, frozen=True, kw_only=False):
         id: The user's id; it is the ``by`` of their answers, and the owner of their runs.
         roles: "own" shows the user's own runs in the console; "view" shows those of other users
             too; "answer" answers what waits for staff; "operate" resumes, forks, edits, interrupts
-            and cancels other users' runs, and writes in their conversations; "owner" is all of
-            them.
+            and cancels other users' runs, and writes in their conversations; "audit" reads the
+            audit; "owner" is all of them.
         tenant: The tenant that the roles apply to; "" means all tenants.
         agents: With "answer": only questions from runs of these agents; empty means all.
         tools: With "answer": only calls of these tools; empty means all.

@@ -7,6 +7,8 @@
 - ``guard`` checks every request: allowed hosts and origins, rates, headers; and the sign-in of
   the user who started the server.
 - ``console`` has the routes of the pages and their JSON.
+- ``openid`` signs users in at an OpenID provider.
+- ``accounts`` has the JSON of the pages Sessions and Audit.
 - ``public`` has ``public_events``: what a run shows its user; doors map these events.
 - ``chats`` has what doors share whose clients send whole conversations.
 - ``doors`` has a module for each protocol, which maps events to its own form and back.
@@ -23,5 +25,6 @@ Invariants:
 from upshot.lazy import lazy_imports
 
 with lazy_imports(globals()):
+    from upshot.serve.openid import oidc as oidc
     from upshot.serve.public import public_events as public_events
     from upshot.contract.user import User as User

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import gzip
 import hashlib
-from collections.abc import AsyncGenerator, Awaitable, Callable, Hashable
+from collections.abc import AsyncGenerator, Callable, Hashable
 from contextlib import aclosing, suppress
 from datetime import datetime
 from functools import lru_cache
@@ -35,9 +35,9 @@ from upshot.journal.shared import InboxItem, needs_shared, tool_of
 from upshot.journal.watching import DUE
 from upshot.serve import replies
 from upshot.serve.overview import Period, drain, list_workers, read_overview, read_tools
-from upshot.serve.permissions import Missing, Refused, list_filters, may_start, may_use_lab
-from upshot.serve.run_details import Handler, RunDetails, stored_events, viewed
-from upshot.serve.site import ServerSentEvent, Site, sse, to_json
+from upshot.serve.permissions import Missing, Need, list_filters, may_audit, may_start, may_use_lab
+from upshot.serve.run_details import RunDetails, stored_events, viewed
+from upshot.serve.site import Handler, ServerSentEvent, Site, sse, to_json
 from upshot.state.run_page import run_page
 from upshot.state.run_view import Head, RunView, RunViewer
 
@@ -58,8 +58,6 @@ _PACE_S = 0.05
 _LONG = 500
 _STATIC = files("upshot.serve").joinpath("static")
 _TYPES = {"js": "text/javascript", "css": "text/css", "html": "text/html", "svg": "image/svg+xml"}
-# A page of another site can submit a form, but cannot send this header.
-_WRITES = "x-upshot"
 
 
 Q = TypeVar("Q", bound=msgspec.Struct)
@@ -135,7 +133,7 @@ _PAGES = (
     *("/", "/runs", "/runs/{run}", "/runs/{run}/compare/{other}"),
     *("/inbox", "/effects", "/tools", "/workers"),
     *("/conversations", "/conversations/{id:path}", "/chat/{agent}"),
-    *("/lab", "/lab/{name:path}"),
+    *("/lab", "/lab/{name:path}", "/audit", "/sessions"),
 )
 
 
@@ -184,7 +182,7 @@ def routes(site: Site) -> list[BaseRoute]:
         *RunDetails(site).routes(),
     ]
     found: list[BaseRoute] = [
-        Route(path, console.for_user(handler, writes=method != "GET"), methods=[method])
+        Route(path, site.for_user(handler, writes=method != "GET"), methods=[method])
         for method, path, handler in table
     ]
     found.append(Route("/static/{name}", _static))
@@ -199,22 +197,6 @@ class _Console:
         self._site = site
         self._app = site.app
         self._feeds = Feeds()
-
-    def for_user(
-        self, handler: Handler, *, writes: bool
-    ) -> Callable[[Request], Awaitable[Response]]:
-        """Return a route for signed-in users with a role."""
-
-        async def route(request: Request) -> Response:
-            user = await self._site.user(request)
-            if not user.roles:
-                raise Refused("the console needs a role: 'own' for your own runs, 'view' for all")
-            if writes and _WRITES not in request.headers:
-                raise Refused("a request that changes something needs the header X-Upshot: 1")
-            found = await handler(request, user)
-            return found if isinstance(found, Response) else to_json(found)
-
-        return route
 
     async def me(self, _: Request, user: User) -> object:
         return replies.Me(
@@ -232,6 +214,8 @@ class _Console:
             lab=self._site.lab.is_shown_to(user),
             workers=may_use_lab(user),
             datasets=self._site.lab.is_shown_to(user) and self._site.lab.keeps_datasets,
+            audit=may_audit(user),
+            sessions=self._site.has_sessions,
         )
 
     async def runs(self, request: Request, user: User) -> object:
@@ -356,27 +340,30 @@ class _Console:
 
     async def interrupt(self, request: Request, user: User) -> object:
         given = decode(await request.body() or b"{}", _Stop)
-        run = await self._site.run_of(user, request.path_params["run"], "operate")
+        run = await self._run_of(request, user, "operate", "interrupt")
         await run.interrupt(detail=given.detail or f"by {user.id}")
         return {}
 
     async def cancel(self, request: Request, user: User) -> object:
-        run = await self._site.run_of(user, request.path_params["run"], "operate")
+        run = await self._run_of(request, user, "operate", "cancel")
         await run.cancel()
         return {}
 
     async def resume(self, request: Request, user: User) -> object:
         """Make a run due that has not ended, such as one whose process died."""
-        run = await self._site.run_of(user, request.path_params["run"], "operate")
+        run = await self._run_of(request, user, "operate", "resume")
         if (await run.state()).ended:
             raise Misuse(f"run {run.id} has ended: fork it to continue from one of its events")
         await needs_shared(await self._app.open()).make_due(run.id, "resumed")
         return {}
 
+    async def _run_of(self, request: Request, user: User, need: Need, act: str) -> RunHandle:
+        return await self._site.run_of(user, request.path_params["run"], need, act=act)
+
     async def fork(self, request: Request, user: User) -> object:
         """Return what a fork would repeat, or make the fork, which workers then run."""
         given = decode(await request.body(), _Fork)
-        run = await self._site.run_of(user, request.path_params["run"], "fork")
+        run = await self._run_of(request, user, "fork", "fork")
         if given.draft:
             return replies.ForkDraft(again=await self._calls_after(run, given.at))
         journal = await self._app.open()
@@ -400,14 +387,14 @@ class _Console:
 
     async def replay(self, request: Request, user: User) -> object:
         """Whether a run would do the same today as its log says; nothing is called or written."""
-        run = await self._site.run_of(user, request.path_params["run"], "operate")
+        run = await self._run_of(request, user, "operate", "replay")
         replayed = await self._app.replay(run.id)
         same, compared, difference = replayed.same, replayed.compared, replayed.difference
         return replies.Replayed(same=same, compared=compared, difference=difference)
 
     async def export(self, request: Request, user: User) -> object:
         """Return the page of a run as one file."""
-        run = await self._site.run_of(user, request.path_params["run"])
+        run = await self._run_of(request, user, "see", "export")
         page = run_page(await viewed(run)).encode(errors="replace")
         return _download(page, "run.html")
 
@@ -419,6 +406,7 @@ class _Console:
         id = await self._site.conversation_of(user, request.path_params["id"])
         if not await self._site.runs_of(user, conversation=id, limit=1):
             raise Missing(f"there is no conversation {id[:80]!r}")
+        await self._site.note(user, "see", subject=id)
         talk = await self._app.conversation(id)
         return replies.ConversationPage(
             id=id, runs=talk.runs, messages=talk.messages, revision=talk.revision
@@ -488,7 +476,7 @@ class _Console:
 
     async def note(self, request: Request, user: User) -> object:
         given = decode(await request.body(), _Note)
-        run = await self._site.run_of(user, request.path_params["run"], "note")
+        run = await self._run_of(request, user, "note", "note")
         await self._app.note(run.id, given.name, given.value, by=user.id)
         return {}
 

@@ -4,6 +4,7 @@ user who started the server: by a link that works once, then by a cookie.
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import hmac
 import os
@@ -23,11 +24,16 @@ from starlette.routing import Route
 
 from upshot.contract.base.structs import JsonObject
 from upshot.contract.user import User
+from upshot.journal.audit import Actor, add_act, set_actor
 from upshot.serve.permissions import NoUser
 
 if TYPE_CHECKING:
     from starlette.requests import HTTPConnection, Request
+    from starlette.routing import BaseRoute
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+    from upshot.fleet.app import App
+    from upshot.serve.site import Site
 
 ErrorForm: TypeAlias = "Callable[[int, str], JsonObject]"
 """Turns an HTTP status and a sentence into an error of a protocol."""
@@ -189,6 +195,113 @@ def rpc_refusal(status: int, message: str) -> JsonObject:
 
 # -- signing in
 
+# Keys in the scope of a request: the id of its web session; and that it is looked at again while
+# its stream is open, which is no new request.
+SESSION, WATCHING = "upshot.session", "upshot.watching"
+_DOORS = {"api": "console", "v1": "responses"}
+
+
+def address_of(request: HTTPConnection) -> str:
+    """Return the address of a client, "" if it is unknown."""
+    return "" if request.client is None else request.client.host
+
+
+def actor_of(user: User, request: HTTPConnection) -> Actor:
+    """Return who acts with a request, and through which door."""
+    path = request.scope["path"].removeprefix(request.scope.get("root_path", ""))
+    first = path.strip("/").partition("/")[0]
+    door, session = _DOORS.get(first) or first, request.scope.get(SESSION, "")
+    return Actor(user.id, user.tenant, door, session, address_of(request))
+
+
+# How often the user of an open stream is looked up again.
+_LOOK_AGAIN_S = 15.0
+
+
+class UserChanges:
+    """Tells streams when to look their users up again."""
+
+    def __init__(self) -> None:
+        self._changed = asyncio.Event()
+
+    def notify(self) -> None:
+        """Wake all that wait."""
+        changed, self._changed = self._changed, asyncio.Event()
+        changed.set()
+
+    async def wait(self) -> None:
+        """Wait until users may have changed, and at most 15 seconds."""
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._changed.wait(), _LOOK_AGAIN_S)
+
+
+class StreamGuard:
+    """ASGI middleware that ends a stream once its user is signed out, or may do less or more.
+
+    The client connects again, and is then refused or shown what it may see now.
+
+    Args:
+        app: The application.
+        is_current: Whether the sender of a request is still the same user, with the same rights.
+        changed: Waits until that may have changed.
+    """
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        is_current: Callable[[Scope], Awaitable[bool]],
+        changed: Callable[[], Awaitable[None]],
+    ) -> None:
+        self._app = app
+        self._is_current = is_current
+        self._changed = changed
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        over, is_done = asyncio.Event(), False
+        watching: list[asyncio.Task[None]] = []
+
+        async def send_on(message: Message) -> None:
+            nonlocal is_done
+            if message["type"] == "http.response.start":
+                kind = Headers(raw=message["headers"]).get("content-type", "")
+                if kind.startswith("text/event-stream"):
+                    watching.append(asyncio.create_task(self._watch(scope, over)))
+            elif message["type"] == "http.response.body":
+                is_done = not message.get("more_body", False)
+            await send(message)
+
+        async def receive_on() -> Message:
+            return await _first(receive(), over)
+
+        try:
+            await self._app(scope, receive_on, send_on)
+        finally:
+            for task in watching:
+                task.cancel()
+        if over.is_set() and not is_done:
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    async def _watch(self, scope: Scope, over: asyncio.Event) -> None:
+        while await self._is_current(scope):
+            await self._changed()
+        over.set()
+
+
+async def _first(coming: Awaitable[Message], over: asyncio.Event) -> Message:
+    """Return what comes, or that the client is gone once the stream is over."""
+    getting, ending = asyncio.ensure_future(coming), asyncio.ensure_future(over.wait())
+    try:
+        await asyncio.wait({getting, ending}, return_when=asyncio.FIRST_COMPLETED)
+        return getting.result() if getting.done() else {"type": "http.disconnect"}
+    finally:
+        getting.cancel()
+        ending.cancel()
+
+
 OWNER = User("owner", ("owner",))
 _COOKIE = "upshot"
 _LIFE_S = 30 * 24 * 3600
@@ -221,15 +334,21 @@ class OwnerSignIn:
         path: The link, without the address of the server.
     """
 
+    _app: App | None = None
+
     def __init__(self, path: Path) -> None:
         self._path = path
         self._key = read_key(path)
         self._key_at = _changed_at(path)
         self._token = secrets.token_urlsafe(24)
         self.path: str = f"/sign-in?token={self._token}"
-        self.route: Route = Route("/sign-in", self._sign_in)
 
-    def user(self, request: HTTPConnection) -> User | None:
+    def routes(self, site: Site) -> list[BaseRoute]:
+        """Return the route of the link."""
+        self._app = site.app
+        return [Route("/sign-in", self._sign_in)]
+
+    def __call__(self, request: HTTPConnection) -> User | None:
         """Return the owner if the request has the cookie."""
         until, _, mark = request.cookies.get(_COOKIE, "").partition(".")
         # Only what was signed here is parsed as a number.
@@ -243,6 +362,9 @@ class OwnerSignIn:
                 return self._refused_page(request)
             raise NoUser(_NOT_THE_LINK)
         self._token = ""
+        if self._app is not None:
+            set_actor(Actor(OWNER.id, "", "link", "", address_of(request)))
+            await add_act(await self._app.open(), "sign_in")
         until = str(int(time.time()) + _LIFE_S)
         response = RedirectResponse(request.scope.get("root_path", "") + "/", 303)
         response.set_cookie(
@@ -259,7 +381,7 @@ class OwnerSignIn:
         """Return a page for a link that does not sign in."""
         root = escape(request.scope.get("root_path", ""))
         text = f"{_NOT_THE_LINK[0].upper()}{_NOT_THE_LINK[1:]}."
-        if self.user(request) is not None:
+        if self(request) is not None:
             text = f'You are signed in already: <a href="{root}/">open the console</a>.'
         return HTMLResponse(_REFUSED.format(root=root, text=text), 401)
 

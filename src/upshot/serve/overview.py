@@ -114,6 +114,7 @@ async def drain(site: Site, user: User, id: str) -> WorkerState:
     """
     if not may_drain(user):
         raise Refused("that takes the roles 'view' and 'operate' for the runs of all tenants")
+    await site.note(user, "drain", subject=id)
     return await drain_worker(await site.app.open(), id, by=user.id)
 
 

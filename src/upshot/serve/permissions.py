@@ -29,7 +29,15 @@ _ESCAPES = (("%", "%25"), ("~", "%7E"), ("/", "%2F"))
 
 
 class NoUser(Misuse):
-    """The sender of the request is unknown: 401."""
+    """The sender of the request is unknown: 401.
+
+    Attributes:
+        sign_in: The path where a browser signs in, "" if there is none.
+    """
+
+    def __init__(self, message: str, sign_in: str = "") -> None:
+        super().__init__(message)
+        self.sign_in = sign_in
 
 
 class Missing(Misuse):
@@ -124,6 +132,16 @@ def may_use_lab(user: User) -> bool:
 def may_drain(user: User) -> bool:
     """Whether a user may keep a worker from taking more runs: those are of all owners."""
     return may_use_lab(user) and user.may("operate")
+
+
+def may_audit(user: User) -> bool:
+    """Whether a user may read the audit: all of it, or what concerns their tenant."""
+    return user.may("audit")
+
+
+def may_end_sessions(user: User) -> bool:
+    """Whether a user may see and end the sessions of others, of their tenant if they have one."""
+    return user.may("operate")
 
 
 class OwnerFilters(TypedDict, total=False):

@@ -18,6 +18,7 @@ from upshot.contract.usage import RateLimitWindow
 from upshot.contract.user import User
 from upshot.entry.annotations import Grant
 from upshot.fleet.worker_list import WorkerState
+from upshot.journal.audit import AuditRow
 from upshot.journal.run_counts import LimitedRun, OpenWork, SlowCall
 from upshot.journal.shared import InboxItem
 from upshot.lab.kept_reports import KeptExperiment
@@ -50,6 +51,8 @@ class Me(Value, frozen=True, kw_only=True):
         lab: Whether the user sees the lab.
         datasets: Whether the user may add runs to datasets.
         workers: Whether the user may see the workers.
+        audit: Whether the user may read the audit.
+        sessions: Whether users sign in to sessions, and may sign out.
     """
 
     user: User
@@ -60,6 +63,8 @@ class Me(Value, frozen=True, kw_only=True):
     lab: bool = False
     datasets: bool = False
     workers: bool = False
+    audit: bool = False
+    sessions: bool = False
 
 
 class Live(Value, frozen=True, kw_only=True):
@@ -703,3 +708,73 @@ class Overview(Value, frozen=True, kw_only=True):
     ages_s: tuple[int, ...]
     workers: tuple[WorkerState, ...]
     limits: tuple[ModelLimit, ...]
+
+
+class AuditRows(Value, frozen=True, kw_only=True):
+    """A page of the audit.
+
+    Attributes:
+        rows: The rows, newest first.
+        next: The ``before`` of the next page, if there may be more rows.
+    """
+
+    rows: tuple[AuditRow, ...]
+    next: int | None = None
+
+
+class SessionLine(Value, frozen=True, kw_only=True):
+    """A user who is signed in with a browser; see ``WebSession``.
+
+    Attributes:
+        id: Names the session.
+        user: The user.
+        tenant: The user's tenant.
+        name: The user's name for people.
+        address: The address that signed in.
+        browser: The browser, as it names itself.
+        started_at: When the user signed in.
+        seen_at: When the last request came, to the minute.
+        until: When the session ends at the latest.
+        here: Whether it is the session of this request.
+    """
+
+    id: str
+    user: str
+    tenant: str = ""
+    name: str = ""
+    address: str = ""
+    browser: str = ""
+    started_at: Moment
+    seen_at: Moment
+    until: Moment
+    here: bool = False
+
+
+class SessionList(Value, frozen=True, kw_only=True):
+    """The sessions that a user may see and end.
+
+    Attributes:
+        sessions: The sessions, last seen first.
+    """
+
+    sessions: tuple[SessionLine, ...]
+
+
+class SessionsEnded(Value, frozen=True, kw_only=True):
+    """Sessions were ended.
+
+    Attributes:
+        ended: How many.
+    """
+
+    ended: int
+
+
+class SignedOut(Value, frozen=True, kw_only=True):
+    """The session is over.
+
+    Attributes:
+        to: Where the browser signs out at the provider, "" for nowhere.
+    """
+
+    to: str = ""

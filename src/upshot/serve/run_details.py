@@ -4,9 +4,9 @@ sent, media, copies of the run, and how it differs from another run.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator
 from contextlib import aclosing, suppress
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from starlette.responses import Response
 
@@ -20,7 +20,7 @@ from upshot.serve.compared_steps import compared_steps
 from upshot.serve.permissions import Missing
 from upshot.serve.run_copies import to_case, to_curl, to_test
 from upshot.serve.sent_request import sent_request, spec_of
-from upshot.serve.site import Site
+from upshot.serve.site import Handler, Site
 from upshot.state.run_view import RunView, RunViewer, media_of
 
 if TYPE_CHECKING:
@@ -28,9 +28,6 @@ if TYPE_CHECKING:
 
     from upshot.contract.agent import Agent
     from upshot.contract.user import User
-
-Handler: TypeAlias = "Callable[[Request, User], Awaitable[object]]"
-"""A handler of a route: it takes the request and its user, and returns a response or a value."""
 
 # How many runs a chain of causes has at most.
 _MOST_CAUSES = 8
@@ -147,12 +144,12 @@ class RunDetails:
 
     async def copy_case(self, request: Request, user: User) -> object:
         """Return the run as a case of a dataset."""
-        run = await self._site.run_of(user, request.path_params["run"])
+        run = await self._site.run_of(user, request.path_params["run"], act="export")
         return await to_case(run.id, await self._site.app.open())
 
     async def copy_test(self, request: Request, user: User) -> object:
         """Return the run as a test for pytest."""
-        run = await self._site.run_of(user, request.path_params["run"])
+        run = await self._site.run_of(user, request.path_params["run"], act="export")
         journal = await self._site.app.open()
         return await to_test(run.id, journal, self._site.app.agents)
 
@@ -179,6 +176,7 @@ class RunDetails:
     async def _artifact(self, request: Request, user: User) -> bytes:
         run = await self._site.run_of(user, request.path_params["run"])
         journal: Any = await self._site.app.open()
+        await self._site.note(user, "see", run_id=run.id, subject=request.path_params["id"])
         try:
             return await journal.artifacts.load(request.path_params["id"], run_id=run.id)
         except KeyError as error:

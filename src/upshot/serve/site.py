@@ -5,13 +5,21 @@ from __future__ import annotations
 import asyncio
 import inspect
 import pkgutil
-from collections.abc import AsyncGenerator, AsyncIterable, Iterable, Sequence
+import time
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterable,
+    Awaitable,
+    Callable,
+    Iterable,
+    Sequence,
+)
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import datetime
 from importlib import import_module
 from os import PathLike
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any, TypeAlias, Unpack
 
 import msgspec
 from msgspec.structs import replace
@@ -40,11 +48,21 @@ from upshot.fleet.app import App
 from upshot.fleet.status import Status
 from upshot.fleet.submission import SubmitOptions
 from upshot.fleet.worker import Worker
+from upshot.journal.audit import Actor, acting, add_act, current_actor, set_actor
 from upshot.journal.shared import InboxItem, OtherUser, tool_of
 from upshot.runs.plan import Where
 from upshot.serve import doors, permissions
 from upshot.serve.experiments import SiteLab
-from upshot.serve.guard import ErrorForm, Guard, RateCounter, refusal
+from upshot.serve.guard import (
+    WATCHING,
+    ErrorForm,
+    Guard,
+    RateCounter,
+    StreamGuard,
+    UserChanges,
+    actor_of,
+    refusal,
+)
 from upshot.serve.permissions import (
     Asked,
     Differs,
@@ -85,6 +103,9 @@ _STATUS: tuple[tuple[type[Exception], int], ...] = (
     (msgspec.DecodeError, 400),
     (JournalError, 503),
 )
+Handler: TypeAlias = "Callable[[HttpRequest, User], Awaitable[object]]"
+"""Answers a request of a user, with a response or a value."""
+
 _MOST_KNOWN = 100_000
 # Keys in the scope of a request: its user, and whether it is within the rate.
 _FOUND, _COUNTED = "upshot.found", "upshot.is_within"
@@ -111,6 +132,7 @@ class Site:
 
     Attributes:
         app: The App.
+        changes: Tells when users may have been signed out.
         lab: What it shows of the lab.
         status: What monitors are told of it.
 
@@ -160,13 +182,18 @@ class Site:
         self.status: Status = Status(app.open, app)
         # The owner and the agent of a run never change.
         self._known: dict[str, tuple[Owner, str]] = {}
+        # What users saw within the hour, so that the journal is asked once.
+        self._seen: set[tuple[str | int, ...]] = set()
+        self.changes: UserChanges = UserChanges()
 
-    def asgi(self, routes: Iterable[BaseRoute] = ()) -> Starlette:
-        """Return the ASGI application with all doors, and further routes."""
-        from upshot.serve import answer_page, console
+    def asgi(self) -> Starlette:
+        """Return the ASGI application with all doors."""
+        from upshot.serve import accounts, answer_page, console
 
-        found = [console, answer_page, *_doors()]
-        taken = [*routes, *(route for door in found for route in door.routes(self))]
+        found = [accounts, console, answer_page, *_doors()]
+        signs_in = getattr(self._user_of, "routes", None)
+        own: list[BaseRoute] = [] if signs_in is None else signs_in(self)
+        taken = [*own, *(route for door in found for route in door.routes(self))]
 
         forms: dict[str, ErrorForm] = {}
         for door in found:
@@ -192,6 +219,7 @@ class Site:
             routes=taken,
             middleware=[
                 Middleware(Guard, **self._guard, max_body=self._max_body, forms=forms),
+                Middleware(StreamGuard, is_current=self._is_current, changed=self.changes.wait),
                 # For a body without a content length.
                 Middleware(RequestBodyLimitMiddleware, max_body_size=self._max_body),
             ],
@@ -204,6 +232,11 @@ class Site:
             lifespan=lifespan,
         )
 
+    @property
+    def has_sessions(self) -> bool:
+        """Whether its users sign in to sessions, which they and operators can end."""
+        return hasattr(self._user_of, "sign_in")
+
     async def user(self, request: HTTPConnection) -> User:
         """Return the sender of a request.
 
@@ -213,7 +246,8 @@ class Site:
         """
         found = await self._look_up_user(request)
         if found is None:
-            raise NoUser("nobody is signed in")
+            raise NoUser("nobody is signed in", getattr(self._user_of, "sign_in", ""))
+        set_actor(actor_of(found, request))
         if _COUNTED not in request.scope:
             request.scope[_COUNTED] = self._counter.is_within(owner_of(found))
         if not request.scope[_COUNTED]:
@@ -223,6 +257,35 @@ class Site:
     async def _is_known(self, scope: Scope) -> bool:
         """Whether a known user sent a request."""
         return await self._look_up_user(HTTPConnection(scope)) is not None
+
+    def for_user(
+        self, handler: Handler, *, writes: bool
+    ) -> Callable[[HttpRequest], Awaitable[Response]]:
+        """Return a route of the console: for signed-in users with a role.
+
+        Args:
+            handler: Takes the request and its user, and returns a response or a value.
+            writes: Whether it changes something.
+        """
+
+        async def route(request: HttpRequest) -> Response:
+            user = await self.user(request)
+            if not user.roles:
+                raise Refused("the console needs a role: 'own' for your own runs, 'view' for all")
+            # A page of another site can submit a form, but cannot send this header.
+            if writes and "x-upshot" not in request.headers:
+                raise Refused("a request that changes something needs the header X-Upshot: 1")
+            found = await handler(request, user)
+            return found if isinstance(found, Response) else to_json(found)
+
+        return route
+
+    async def _is_current(self, scope: Scope) -> bool:
+        """Whether the sender of a request whose stream is open is still the same user."""
+        if _FOUND not in scope:
+            return True
+        again = {name: value for name, value in scope.items() if name not in (_FOUND, _COUNTED)}
+        return await self._look_up_user(HTTPConnection({**again, WATCHING: True})) == scope[_FOUND]
 
     async def _look_up_user(self, request: HTTPConnection) -> User | None:
         """Return the sender of a request, asking once per request."""
@@ -323,7 +386,7 @@ class Site:
             Refused: The user may see it but not do this.
             Misuse: As for ``App.later``.
         """
-        await self.run_of(user, run_id, "note")
+        await self.run_of(user, run_id, "note", act="snooze")
         await self.app.later(run_id, id, until=until, by=_snooze_name(user))
 
     async def assign(self, user: User, run_id: str, id: str, to: str) -> None:
@@ -334,13 +397,14 @@ class Site:
             Refused: The user may not answer it.
             Misuse: As for ``App.assign``.
         """
-        await self.run_of(user, run_id)
+        await self._permitted(user, run_id)
         items = await self.app.inbox(run_id=run_id, limit=None)
         item = next((one for one in items if one.pending.id == id), None)
         if item is None:
             raise Missing(f"nothing waits under {id[:80]!r}; it may have been answered")
         if not await self.is_answerable(user, item):
             raise Refused("that takes the role 'answer' for this agent and tool")
+        await self.note(user, "assign", run_id=run_id, subject=id)
         await self.app.assign(run_id, id, to=to, by=user.id)
 
     async def waits_of(self, user: User) -> int:
@@ -365,6 +429,7 @@ class Site:
                 asked = Asked(owner, one.agent_id, one.tool_name, "user")
                 if not permissions.may_answer(user, asked):
                     raise Refused("that takes the role 'answer' for this agent and tool")
+                await self.note(user, "withdraw", run_id=one.run_id, subject=id)
                 return await self.app.withdraw(id, by=user.id)
         raise Missing(f"there is no standing approval {id[:80]!r}")
 
@@ -425,16 +490,38 @@ class Site:
             filters["conversation"] = await self.conversation_of(user, name)
         return {**filters, **permissions.list_filters(user)}
 
-    async def run_of(self, user: User, run_id: str, need: Need = "see") -> RunHandle:
+    async def run_of(
+        self, user: User, run_id: str, need: Need = "see", *, act: str = ""
+    ) -> RunHandle:
         """Return the handle of a run that a user may see, operate, fork or annotate.
+
+        This is noted in the audit, before it is done; of users' own runs only if *act* is given.
+
+        Args:
+            user: The user.
+            run_id: The run.
+            need: What the user wants to do.
+            act: The word for it in the audit; "" is *need*.
 
         Raises:
             Missing: There is no such run, or it belongs to another user.
             Refused: The user may see it but not do this.
         """
+        handle, owner = await self._permitted(user, run_id, need)
+        if owner is not None and (act or not permissions.owns(user, owner)):
+            await self.note(user, act or need, run_id=run_id)
+        return handle
+
+    async def _permitted(
+        self, user: User, run_id: str, need: Need = "see"
+    ) -> tuple[RunHandle, Owner | None]:
+        """Return a run that a user may see, operate, fork or annotate, and its owner.
+
+        The owner of a run of the lab is None.
+        """
         owner, agent = await self._run(run_id)
         if owner is None and (found := await self.lab.run_of(user, run_id, need)) is not None:
-            return found
+            return found, None
         if not permissions.may_see(user, owner):
             raise Missing(f"there is no run {run_id[:80]!r}")
         if need in ("operate", "fork") and not permissions.may_operate(user, owner):
@@ -443,7 +530,22 @@ class Site:
             _check_start(user, agent)
         if need == "note" and not permissions.may_note(user, owner, agent):
             raise Refused(f"that takes the role 'answer' or 'operate', which {user.id!r} lacks")
-        return await self.app.run(run_id)
+        return await self.app.run(run_id), owner
+
+    async def note(self, user: User, act: str, *, run_id: str = "", subject: str = "") -> None:
+        """Add an act of a user to the audit; a "see" once an hour."""
+        journal, actor = await self.app.open(), current_actor()
+        if actor.user != user.id:
+            actor = Actor(user.id, user.tenant)
+        if act == "see":
+            seen = (*actor[:2], run_id, subject, int(time.time() / 3600))
+            if seen in self._seen:
+                return
+            if len(self._seen) >= _MOST_KNOWN:
+                self._seen.clear()
+            self._seen.add(seen)
+        with acting(actor):
+            await add_act(journal, act, run_id=run_id, subject=subject)
 
     async def answer(
         self, user: User, run_id: str, answers: Sequence[AnyAnswer], *, door: str = ""
@@ -465,8 +567,8 @@ class Site:
             Refused: The user may not answer it.
             Misuse: As for ``App.answer``.
         """
-        handle = await self.run_of(user, run_id)
-        owner, _ = await self._run(run_id)
+        # The answer is noted in the audit as it is stored.
+        handle, owner = await self._permitted(user, run_id)
 
         def allow(agent: str, pending: Pending | None, answer: AnyAnswer) -> None:
             if pending is None:
@@ -635,7 +737,10 @@ def sse(events: AsyncIterable[ServerSentEvent]) -> EventSourceResponse:
 async def _error_response(_: HTTPConnection, error: Exception) -> Response:
     """Return an error as one sentence."""
     message = error.detail if isinstance(error, HTTPException) else str(error)
-    return to_json({"error": message}, status_of(error))
+    body = {"error": message}
+    if isinstance(error, NoUser) and error.sign_in:
+        body["sign_in"] = error.sign_in
+    return to_json(body, status_of(error))
 
 
 async def _missing_response(request: HTTPConnection, error: Exception) -> Response:

@@ -60,6 +60,7 @@ from upshot.entry.planning import known_of
 from upshot.entry.run_handle import RunHandle
 from upshot.errors import Misuse
 from upshot.fleet.app import App
+from upshot.journal.audit import Actor, set_actor
 from upshot.serve.guard import rpc_refusal
 from upshot.serve.permissions import from_scoped, may_start, owner_of, to_scoped
 from upshot.serve.public import PublicEvent, asked_of_user, digest_of, public_events, public_run
@@ -226,6 +227,8 @@ class AgentTools:
 
     async def _call(self, context: Context, params: types.CallToolRequestParams) -> Called:
         user = await self._user_of(context)
+        # The task of the request is another one.
+        set_actor(Actor(user.id, user.tenant, "mcp"))
         agent = self._agents.get(params.name)
         if agent is None and params.name != CONTINUE:
             known = ", ".join([*self._agents, CONTINUE])

@@ -12,6 +12,8 @@ import { inboxPage } from "./inbox.js";
 import { effectsPage } from "./effects.js";
 import { toolsPage } from "./tools.js";
 import { workersPage } from "./workers.js";
+import { auditPage } from "./audit.js";
+import { sessionsPage } from "./sessions.js";
 import { labPage, reportPage } from "./lab.js";
 import { chatPage, conversationsPage } from "./chat.js";
 
@@ -24,6 +26,8 @@ routes.push(
   [/^\/effects$/, effectsPage],
   [/^\/tools$/, toolsPage],
   [/^\/workers$/, workersPage],
+  [/^\/audit$/, auditPage],
+  [/^\/sessions$/, sessionsPage],
   [/^\/lab$/, labPage],
   [/^\/lab\/([^/]+)$/, reportPage],
   [/^\/conversations$/, conversationsPage],
@@ -60,7 +64,7 @@ addEventListener("keydown", (event) => {
   }
   if (chord && Date.now() - chord < 1500) {
     chord = 0;
-    const page = { o: "/", r: "/runs", i: "/inbox", e: "/effects", t: "/tools", w: "/workers", l: "/lab", c: "/conversations" }[event.key];
+    const page = { o: "/", r: "/runs", i: "/inbox", e: "/effects", t: "/tools", w: "/workers", l: "/lab", c: "/conversations", a: "/audit", s: "/sessions" }[event.key];
     if (page) {
       go(page);
       return;

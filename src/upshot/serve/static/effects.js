@@ -3,7 +3,7 @@
 /** @import { EffectChecked, EffectLine, EffectPage } from "api" */
 
 import { EFFECTS, ago, badge, effectBadge, fill, h, jsonNode, keyed, moment, say, when, whose } from "./nodes.js";
-import { api, confirmed, go, listQuery, live, local, rows, runPath } from "./site.js";
+import { api, confirmed, go, listQuery, live, local, rows, runPath, shared } from "./site.js";
 
 const STATES = ["unknown", "applied", "none", "begun"];
 const FILTERS = ["state", "tool", "key", "run_id"];
@@ -129,5 +129,6 @@ export function effectLine(one) {
   const known = one.settled;
   return h("li", { tabindex: 0 }, one.state === "begun" ? badge("under way", "live") : one.state in EFFECTS ? effectBadge(one.state) : badge(one.state ?? ""), h("code", one.name), one.key ? h("span.key", one.key) : null,
     h("span.quiet", when(one.started_at), " ", from(one)),
+    shared.me.audit && one.run_id && local("/audit" + listQuery({ run_id: one.run_id, tool: one.tool_name ?? "" }), null, "who answered"),
     known ? h("span.quiet", `settled by ${known.by || "an unnamed user"} `, when(known.at), known.note ? `: ${known.note}` : "") : null);
 }

@@ -1,6 +1,6 @@
 // What all pages share: the server, the routes, the header, keys and dialogs.
 
-/** @import { Me } from "api" */
+/** @import { Me, SignedOut } from "api" */
 
 import { $, fill, h, plain } from "./nodes.js";
 
@@ -9,9 +9,15 @@ export const BASE = new URL("..", import.meta.url).pathname.replace(/\/$/, "");
 // ---- Server ----------------------------------------------------------------------------------------------------
 
 export class Refusal extends Error {
-  constructor(status, text) {
+  /**
+   * @param {number} status
+   * @param {string} text
+   * @param {string} [signIn] the path where the user signs in
+   */
+  constructor(status, text, signIn = "") {
     super(text);
     this.status = status;
+    this.signIn = signIn;
   }
 }
 
@@ -38,7 +44,7 @@ export async function api(path, { method = "GET", body } = {}) {
   } catch {
     value = null;
   }
-  if (!reply.ok) throw new Refusal(reply.status, value?.error ?? `The server refused this (${reply.status}).`);
+  if (!reply.ok) throw new Refusal(reply.status, value?.error ?? `The server refused this (${reply.status}).`, value?.sign_in);
   return value;
 }
 
@@ -205,11 +211,19 @@ export async function show({ isBack = false } = {}) {
   }
 }
 
+/** Ends the session of this browser, here and at the provider. */
+async function signOut() {
+  const found = /** @type {SignedOut} */ (await api("/api/sign-out", { method: "POST", body: {} }));
+  if (found.to) location.assign(found.to);
+  else location.reload();
+}
+
 export function trouble(main, error) {
   const isLost = error.status === 0 || error.status === 503;
   fill(main, h("h1", error.status === 401 ? "Nobody is signed in" : error.status === 404 ? "Not there" : "That did not work"), h("p", error.message),
-    error.status === 401 ? h("p", "Open the address again that ", h("code", "upshot serve"), " printed.") : null,
-    h("p", h("button", { type: "button", onclick: () => show() }, "Try again")));
+    error.status === 401 && !error.signIn ? h("p", "Open the address again that ", h("code", "upshot serve"), " printed.") : null,
+    // Not by itself: who has just signed out would be signed in again.
+    error.signIn ? h("p", h("a.button.primary", { href: `${BASE}${error.signIn}?next=${encodeURIComponent(location.pathname + location.search)}`, rel: "external", target: "_self" }, "Sign in")) : h("p", h("button", { type: "button", onclick: () => show() }, "Try again")));
   if (!(error instanceof Refusal)) console.error(error);
   if (isLost) {
     const timer = setTimeout(show, 2000);
@@ -229,10 +243,13 @@ export function header() {
       local("/tools", { "data-at": "/tools" }, "Tools"),
       shared.me.workers && local("/workers", { "data-at": "/workers" }, "Workers"),
       shared.me.lab && local("/lab", { "data-at": "/lab" }, "Lab"),
-      isWorker && local("/conversations", { "data-at": "/c" }, "Chat")),
+      isWorker && local("/conversations", { "data-at": "/c" }, "Chat"),
+      shared.me.audit && local("/audit", { "data-at": "/audit" }, "Audit")),
     h("span.grow"),
     h("span", { id: "line", hidden: true, role: "status" }),
-    h("span.quiet.who", { title: rolesOf().join(", ") }, shared.me.user?.id ?? ""),
+    shared.me.sessions ? local("/sessions", { class: "who", title: `${rolesOf().join(", ")}: sessions`, "data-at": "/sessions" }, shared.me.user?.id ?? "")
+      : h("span.quiet.who", { title: rolesOf().join(", ") }, shared.me.user?.id ?? ""),
+    shared.me.sessions && h("button.plain", { type: "button", onclick: signOut }, "Sign out"),
     h("button.plain", { type: "button", "aria-label": "Keyboard", title: "Keyboard (?)", onclick: help }, "?"));
   waits(shared.me.waits);
 }
@@ -243,7 +260,7 @@ export function waits(n) {
   if (node) fill(node, n ? h("span.count", { "aria-label": `${n} wait` }, n > 99 ? "99+" : String(n)) : "");
 }
 
-const HELP = [["j, k", "next, previous row"], ["Enter", "open it"], ["g then o, r, i, e, t, w, l, c", "Overview, Runs, Inbox, Effects, Tools, Workers, Lab, Chat"], ["/", "search"],
+const HELP = [["j, k", "next, previous row"], ["Enter", "open it"], ["g then o, r, i, e, t, w, l, c, a, s", "Overview, Runs, Inbox, Effects, Tools, Workers, Lab, Chat, Audit, Sessions"], ["/", "search"],
   ["a", "approve (inbox)"], ["d", "deny, with a reason"], ["e", "edit the arguments"], ["n", "not now"], ["f", "follow the run’s end (run)"],
   ["x", "first failed step (run)"], ["i", "what the model saw at the selected step (run)"], ["→, ←", "open, close the child run of a step (run)"], ["+, −, 0", "zoom the timeline in, out, all (run)"], ["[, ]", "move the zoomed timeline (run)"], ["Esc", "close"]];
 
