@@ -187,7 +187,7 @@ async def use_link(claim: LinkClaim, answer: AnyAnswer, journal: Journal) -> Non
 
     def change(values: SharedValues) -> str:
         text = values.read(name)
-        used = decode(text.encode(), decoder_of(dict[str, str])) if text else {}
+        used: dict[str, str] = decode(text.encode(), decoder_of(dict[str, str])) if text else {}
         if asked not in used:
             values.write(name, encode({**used, asked: digest}).decode())
         return used.get(asked, digest)

@@ -23,7 +23,7 @@ from upshot.contract.events import Event, ToolSettled
 from upshot.contract.message import Unknown
 from upshot.contract.model_calls import ModelStarted
 from upshot.contract.pending import AnyAnswer, PendingApproval
-from upshot.contract.protocols import RunSummary
+from upshot.contract.protocols import Note, RunSummary
 from upshot.contract.tool_calls import outcome_to_model_content
 from upshot.contract.user import User
 from upshot.effects.settling import needs_ledger
@@ -34,6 +34,7 @@ from upshot.errors import Misuse
 from upshot.journal.shared import InboxItem, needs_shared, tool_of
 from upshot.journal.watching import DUE
 from upshot.serve import replies
+from upshot.serve.bulk_runs import Bulk, act_on_runs, resume_run
 from upshot.serve.overview import Period, drain, list_workers, read_overview, read_tools
 from upshot.serve.permissions import Missing, Need, list_filters, may_audit, may_start, may_use_lab
 from upshot.serve.run_details import RunDetails, stored_events, viewed
@@ -150,6 +151,7 @@ def routes(site: Site) -> list[BaseRoute]:
         ("POST", "/api/workers/{id}/drain", console.drain),
         ("GET", "/api/runs", console.runs),
         ("POST", "/api/runs", console.submit),
+        ("POST", "/api/bulk", console.bulk),
         ("GET", "/api/runs/{run}", console.run),
         ("GET", "/api/runs/{run}/view", console.view),
         ("GET", "/api/runs/{run}/events", console.events),
@@ -222,7 +224,13 @@ class _Console:
         status, given = _filters(request)
         found = await self._site.runs_of(user, status, limit=_PAGE, **given)
         after = found[-1].run_id if len(found) == _PAGE else None
-        return replies.RunList(runs=tuple(found), next=after)
+        notes: dict[str, tuple[Note, ...]] = {}
+        if _query(request, _Filters).notes:
+            journal = needs_shared(await self._app.open())
+            for run in found:
+                if kept := await journal.notes(run.run_id):
+                    notes[run.run_id] = tuple(kept)
+        return replies.RunList(runs=tuple(found), next=after, notes=notes)
 
     async def counts(self, request: Request, user: User) -> object:
         status, given = _filters(request)
@@ -351,11 +359,12 @@ class _Console:
 
     async def resume(self, request: Request, user: User) -> object:
         """Make a run due that has not ended, such as one whose process died."""
-        run = await self._run_of(request, user, "operate", "resume")
-        if (await run.state()).ended:
-            raise Misuse(f"run {run.id} has ended: fork it to continue from one of its events")
-        await needs_shared(await self._app.open()).make_due(run.id, "resumed")
+        await resume_run(self._site, user, request.path_params["run"])
         return {}
+
+    async def bulk(self, request: Request, user: User) -> object:
+        """Do the same with several runs; the reply has the outcome of each."""
+        return await act_on_runs(self._site, user, decode(await request.body(), Bulk))
 
     async def _run_of(self, request: Request, user: User, need: Need, act: str) -> RunHandle:
         return await self._site.run_of(user, request.path_params["run"], need, act=act)
@@ -540,7 +549,7 @@ class _Console:
             filters[own] = filters.pop(name)
         filters["status"] = filters["status"] or "ended"
         filters = {name: value for name, value in filters.items() if value}
-        for name in ("sort", "before"):
+        for name in ("sort", "before", "notes"):
             filters.pop(name, None)
         journal = await self._app.open()
         return await lab.add(user, request.path_params["name"], journal, given.runs, filters)
@@ -736,6 +745,7 @@ class _Filters(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
     currency: str = ""
     sort: str = ""
     before: str = ""
+    notes: bool = False
 
 
 class _Collect(msgspec.Struct, forbid_unknown_fields=True):
@@ -764,6 +774,7 @@ def _query(request: Request, kind: type[Q]) -> Q:
 def _filters(request: Request) -> tuple[str | None, dict[str, Any]]:
     """Return the status and the other filters in a URL."""
     given = msgspec.structs.asdict(_query(request, _Filters))
+    del given["notes"]
     return given.pop("status") or None, given
 
 

@@ -83,10 +83,34 @@ class RunList(Value, frozen=True, kw_only=True):
     Attributes:
         runs: The runs.
         next: The ``before`` of the next page; None on the last page.
+        notes: The notes on each run that has some, if they were asked for.
     """
 
     runs: tuple[RunSummary, ...]
     next: str | None
+    notes: dict[str, tuple[Note, ...]] = {}
+
+
+class BulkOutcome(Value, frozen=True, kw_only=True):
+    """The outcome of an act on one of several runs.
+
+    Attributes:
+        run_id: The run.
+        error: Why it was not done; "" if it was.
+    """
+
+    run_id: str
+    error: str = ""
+
+
+class BulkDone(Value, frozen=True, kw_only=True):
+    """The outcomes of an act on several runs.
+
+    Attributes:
+        outcomes: One for each run, in the order of the request.
+    """
+
+    outcomes: tuple[BulkOutcome, ...]
 
 
 class Begun(Value, frozen=True, kw_only=True):

@@ -1,10 +1,12 @@
 // The list of runs.
 
-/** @import { DayCost, RunCounts, RunList, RunSummary } from "api" */
+/** @import { DayCost, Note, RunCounts, RunList, RunSummary } from "api" */
 
-import { NUMBER, STATUS_WORDS, TONES, effectBadge, fill, h, keyed, many, money, statusBadge, tokensOf, took, when, whose, words, zone } from "./nodes.js";
+import { NUMBER, STATUS_WORDS, TONES, effectBadge, fill, h, keyed, many, money, plain, statusBadge, tokensOf, took, when, whose, words, zone } from "./nodes.js";
+import { Choice } from "./choice.js";
 import { addToDataset } from "./lab.js";
-import { api, go, hasBefore, shared, listQuery, live, local, maybe, rows, runPath, to } from "./site.js";
+import { COLUMNS, columnChoice, columnsOf, focusColumn, views } from "./views.js";
+import { api, go, hasBefore, keys, shared, listQuery, live, local, maybe, rows, runPath, to } from "./site.js";
 
 const STATUSES = ["running", "queued", "input_required", "completed", "failed", "interrupted", "canceled", "aborted"];
 const SORTS = [["", "newest"], ["cost", "cost"], ["tokens", "tokens"], ["took", "time"], ["effect", "effect"]];
@@ -15,9 +17,14 @@ export async function runsPage(page) {
   /** @type {Object<string, string>} */
   const filter = {};
   for (const name of [...FILTERS, "before"]) if (page.query.get(name)) filter[name] = page.query.get(name);
+  const columns = columnsOf(page.query.get("columns") ?? "");
+  // Part of the address, and not sent to the server.
+  const shape = { columns: page.query.get("columns") ?? "" };
   const { before, ...rest } = filter;
-  const set = (change, given = {}) => go("/runs" + listQuery({ ...rest, ...change }), given);
+  const address = (/** @type {Object<string, string>} */ change) => "/runs" + listQuery({ ...rest, ...shape, ...change });
+  const set = (change, given = {}) => go(address(change), given);
   const list = h("ol.runs", { "aria-label": "Runs" });
+  const choice = new Choice(list, rest, () => refresh());
   const counts = h("section.counts", { "aria-label": "Counts" });
   const more = h("nav.paging", { "aria-label": "Pages of the list" });
   // An arrow key changes a closed select: its steps are not pages of the history.
@@ -42,34 +49,47 @@ export async function runsPage(page) {
     h("div.fields", field("tool", "Tool"), field("error_code", "Error code"), field("conversation", "Conversation"), field("owner", "Owner"), field("tenant", "Tenant"),
       field("since", "Since", "datetime-local"), field("until", "Until", "datetime-local"), h("button", "Filter"))));
   const active = Object.entries(rest).filter(([name]) => name !== "sort");
-  const chips = h("div.chips", h("a.chip.unknown", { href: to("/runs" + listQuery({ ...rest, effect: rest.effect === "unknown" ? "" : "unknown" })), "aria-pressed": null, class: rest.effect === "unknown" ? "chip unknown on" : "chip unknown" }, "Unknown effects"),
-    h("a", { class: rest.status === "input_required" ? "chip on" : "chip", href: to("/runs" + listQuery({ ...rest, status: rest.status === "input_required" ? "" : "input_required" })) }, "Waits for an answer"),
+  const chips = h("div.chips", h("a.chip.unknown", { href: to(address({ effect: rest.effect === "unknown" ? "" : "unknown" })), "aria-pressed": null, class: rest.effect === "unknown" ? "chip unknown on" : "chip unknown" }, "Unknown effects"),
+    h("a", { class: rest.status === "input_required" ? "chip on" : "chip", href: to(address({ status: rest.status === "input_required" ? "" : "input_required" })) }, "Waits for an answer"),
     active.map(([name, value]) => (name === "effect" && value === "unknown") || (name === "status" && value === "input_required") ? null
-      : h("a.chip.on", { href: to("/runs" + listQuery({ ...rest, [name]: "" })), "aria-label": `Without ${words(name)} ${value}` }, `${words(name)}: ${value} ×`)),
-    shared.me.datasets && h("span.grow"),
+      : h("a.chip.on", { href: to(address({ [name]: "" })), "aria-label": `Without ${words(name)} ${value}` }, `${words(name)}: ${value} ×`)),
+    h("span.grow"), choice.toggle,
     shared.me.datasets && h("button.chip", { type: "button", onclick: () => addToDataset("the runs of this list", { filters: Object.fromEntries(active) }) }, "Add to a dataset …"));
   const draw = (found) => {
-    keyed(list, found.runs, (run) => run.run_id, runLine);
+    keyed(list, found.runs.map((run) => ({ ...run, notes: found.notes?.[run.run_id] })), (run) => run.run_id, (run) => runLine(run, choice));
+    choice.mark();
     if (!found.runs.length && !list.nextElementSibling?.matches(".empty")) list.after(h("p.empty", active.length || rest.sort ? "No run matches." : "No runs yet."));
     if (found.runs.length) page.main.querySelector(".empty")?.remove();
-    fill(more, before && h("button", { type: "button", onclick: () => (hasBefore() ? history.back() : go("/runs" + listQuery(rest))) }, hasBefore() ? "Newer" : "To the first page"),
-      found.next && local("/runs" + listQuery({ ...rest, before: found.next }), { class: "button", rel: "next" }, "Next 100"));
+    fill(more, before && h("button", { type: "button", onclick: () => (hasBefore() ? history.back() : go(address({}))) }, hasBefore() ? "Newer" : "To the first page"),
+      found.next && local(address({ before: found.next }), { class: "button", rel: "next" }, "Next 100"));
   };
   /** @returns {Promise<RunList>} */
-  const load = () => api("/api/runs" + listQuery(filter));
+  const load = () => api("/api/runs" + listQuery({ ...filter, notes: columns.includes("notes") ? "true" : "" }));
   const count = async () => drawCounts(counts, await maybe("/api/counts" + listQuery({ ...rest, sort: "" })), rest);
+  const refresh = async () => {
+    const [now] = await Promise.all([load(), count()]);
+    if (page.isThere()) draw(now);
+  };
   const [found] = await Promise.all([load(), count()]);
   if (!page.isThere()) return;
   const left = rest.sort ? h("p.quiet", "Runs of which that figure is not known are not in this order.", rest.sort === "cost" && !rest.currency ? " Amounts of one currency stand together." : "") : null;
-  const heads = h("div.run.heads", { "aria-hidden": "true" }, h("span", "status"), h("span", "request"), h("span.tools", "tools"), h("span.figures", h("span.effect"), h("span.figure", "took"), h("span.figure.events", "events"), h("span.figure", "tokens"), h("span.figure.cost", "cost"), h("span.figure.when", "began")));
-  fill(page.main, h("h1.away", "Runs"), counts, chips, form, left, h("div.listing", heads, list), more, h("p.quiet.zone", `Times are those of ${zone()}; days of costs are those of UTC.`));
+  const heads = h("div.run.heads", { "aria-hidden": "true" }, h("span", "status"), h("span", "request"), h("span.tools", "tools"), h("span.figures", h("span.effect"), h("span.figure.took", "took"), h("span.figure.events", "events"), h("span.figure.tokens", "tokens"), h("span.figure.cost", "cost"), h("span.figure.when", "began")));
+  const listing = h("div.listing", heads, list);
+  for (const name of COLUMNS) listing.classList.toggle(`without-${name}`, !columns.includes(name));
+  fill(page.main, h("h1.away", "Runs"), counts, chips, form, h("div.shape", columnChoice(columns, (change) => set(change, { replace: true })), views({ ...rest, ...shape })), left, choice.bar, listing, more, h("p.quiet.zone", `Times are those of ${zone()}; days of costs are those of UTC.`));
+  focusColumn(page.main);
   draw(found);
   performance.mark("drawn");
   rows(page, () => [...list.querySelectorAll("a.run")]);
-  if (!before) live(page, async () => {
-    const [now] = await Promise.all([load(), count()]);
-    if (page.isThere()) draw(now);
-  });
+  if (!before) live(page, refresh);
+  page.closing(keys((key, event) => {
+    const box = /** @type {HTMLInputElement | null | undefined} */ (document.activeElement?.closest("li")?.querySelector("input.choose"));
+    if (key !== "x" || !box) return false;
+    event.preventDefault();
+    if (!choice.isOn) choice.turn(true);
+    box.click();
+    return true;
+  }));
 }
 
 const withCurrent = (options, value) => (value && !options.some(([one]) => one === value) ? [...options, [value, value]] : options);
@@ -84,16 +104,20 @@ function shownAs(name, value) {
 
 const sentAs = (name, value) => (value && isMoment(name) ? new Date(value).toISOString() : value);
 
-/** @param {RunSummary} run */
-function runLine(run) {
+/**
+ * @param {RunSummary & {notes?: readonly Note[]}} run
+ * @param {Choice} choice
+ */
+function runLine(run, choice) {
   const seconds = run.took_s ?? (run.started_at && run.updated_at ? (Date.parse(run.updated_at) - Date.parse(run.started_at)) / 1000 : null);
-  return h("li", local(runPath(run.run_id), { class: "run" },
+  const notes = (run.notes ?? []).map((one) => h("span.note-chip", { title: one.by ? `by ${one.by}` : null }, `${one.name}: `, plain(typeof one.value === "string" ? one.value : JSON.stringify(one.value))));
+  return h("li", choice.box(run), local(runPath(run.run_id), { class: "run" },
     h("span.status", statusBadge(run.status ?? "running"), run.error_code && run.status !== "input_required" ? h("span.code", words(run.error_code)) : null),
     h("span.asked", h("span.request", run.request || "(no text)"),
-      h("span.quiet.sub", h("span", run.agent_id), run.parent_run_id && h("span", "child run"), run.owner && h("span", whose(run)))),
+      h("span.quiet.sub", h("span", run.agent_id), run.parent_run_id && h("span", "child run"), run.owner && h("span.user", whose(run)), notes.length ? h("span.notes-of", notes) : null)),
     h("span.tools", (run.tools ?? []).slice(0, 3).map((name) => [h("code", name), " "]), (run.tools ?? []).length > 3 ? h("span.quiet", { title: run.tools.join(", ") }, `+${run.tools.length - 3}`) : null),
     h("span.figures", h("span.effect", { title: "effect" }, run.effect && run.effect !== "none" ? effectBadge(run.effect) : null),
-      h("span.figure", took(seconds)), h("span.figure.events", run.events ? NUMBER.format(run.events) : ""), h("span.figure", tokensOf(run.usage) && [tokensOf(run.usage), h("span.unit", " tok")]), h("span.figure.cost", money(run.cost)),
+      h("span.figure.took", took(seconds)), h("span.figure.events", run.events ? NUMBER.format(run.events) : ""), h("span.figure.tokens", tokensOf(run.usage) && [tokensOf(run.usage), h("span.unit", " tok")]), h("span.figure.cost", money(run.cost)),
       h("span.figure.when", when(run.started_at)))));
 }
 

@@ -261,7 +261,7 @@ export function waits(n) {
 }
 
 const HELP = [["j, k", "next, previous row"], ["Enter", "open it"], ["g then o, r, i, e, t, w, l, c, a, s", "Overview, Runs, Inbox, Effects, Tools, Workers, Lab, Chat, Audit, Sessions"], ["/", "search"],
-  ["a", "approve (inbox)"], ["d", "deny, with a reason"], ["e", "edit the arguments"], ["n", "not now"], ["f", "follow the run’s end (run)"],
+  ["x", "choose the run (runs)"], ["a", "approve (inbox)"], ["d", "deny, with a reason"], ["e", "edit the arguments"], ["n", "not now"], ["f", "follow the run’s end (run)"],
   ["x", "first failed step (run)"], ["i", "what the model saw at the selected step (run)"], ["→, ←", "open, close the child run of a step (run)"], ["+, −, 0", "zoom the timeline in, out, all (run)"], ["[, ]", "move the zoomed timeline (run)"], ["Esc", "close"]];
 
 export function help() {

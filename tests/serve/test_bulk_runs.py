@@ -1,0 +1,120 @@
+"""Acts on several runs at once: each has its own permission and its own outcome."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.serve.kit import Client, served
+from upshot import Agent, App, ScriptedModel, ToolCall, tool
+
+
+@tool(effect="write", approval=True)
+def pay(order: int) -> str:
+    """Pay."""
+    return "paid"
+
+
+@pytest.fixture
+async def site(tmp_path: Path) -> AsyncGenerator[tuple[App, Client]]:
+    model = ScriptedModel([[ToolCall("p", "pay", {"order": 1})]] * 99)
+    echo = Agent("echo", model=ScriptedModel(["Hello."] * 99))
+    app = App([Agent("desk", model=model, tools=[pay]), echo], journal=str(tmp_path / "runs.db"))
+    async with served(app, lab=str(tmp_path / "lab.db"), datasets=str(tmp_path / "data")) as client:
+        yield app, client
+
+
+async def begin(client: Client, user: str, agent: str = "desk") -> str:
+    """A run of a user that waits, or has ended."""
+    status, begun = await client.by(user).post("/api/runs", {"agent": agent, "text": "Go."})
+    assert status == 201
+    return begun["run_id"]
+
+
+async def parked(app: App, *ids: str) -> None:
+    for id in ids:
+        await (await app.run(id)).result(60)
+
+
+def errors(done: Any) -> dict[str, str]:
+    return {one["run_id"]: one.get("error", "") for one in done["outcomes"]}
+
+
+async def test_each_run_is_canceled_or_says_why_not(site: Any) -> None:
+    app, client = site
+    ids = [
+        await begin(client, "ann"),
+        await begin(client, "ben"),
+        await begin(client, "ann", "echo"),
+    ]
+    await parked(app, *ids)
+    body = {"action": "cancel", "runs": [*ids, "none", ids[0]]}
+    status, done = await client.by("ann").post("/api/bulk", body)
+    assert status == 200
+    found = errors(done)
+    # In the order of the request, and each once.
+    assert list(found) == [*ids, "none"]
+    assert found[ids[0]] == ""
+    assert found[ids[1]] == f"there is no run {ids[1]!r}"
+    assert "has ended: there is nothing to cancel" in found[ids[2]]
+    assert found["none"] == "there is no run 'none'"
+    statuses = {run.run_id: run.status for run in await app.runs()}
+    assert [statuses[id] for id in ids] == ["canceled", "input_required", "completed"]
+
+
+async def test_who_may_only_see_changes_nothing(site: Any) -> None:
+    app, client = site
+    id = await begin(client, "ann")
+    await parked(app, id)
+    for action in ("cancel", "resume", "note"):
+        body = {"action": action, "runs": [id], "name": "label", "value": "bad"}
+        _, done = await client.by("vic").post("/api/bulk", body)
+        assert "that takes the role" in errors(done)[id], action
+    assert (await app.runs())[0].status == "input_required"
+    assert await (await app.run(id)).notes() == []
+
+
+async def test_runs_get_a_label_and_are_listed_with_it(site: Any) -> None:
+    app, client = site
+    ids = [await begin(client, "ann"), await begin(client, "ben")]
+    await parked(app, *ids)
+    body = {"action": "note", "runs": ids, "name": "label", "value": "checked"}
+    _, done = await client.by("sam").post("/api/bulk", body)
+    assert errors(done) == dict.fromkeys(ids, "")
+    _, listed = await client.by("sam").get("/api/runs?notes=true")
+    assert {id: one[0]["value"] for id, one in listed["notes"].items()} == dict.fromkeys(
+        ids, "checked"
+    )
+    _, listed = await client.by("sam").get("/api/runs")
+    assert "notes" not in listed
+
+
+async def test_runs_are_resumed_and_collected(site: Any, tmp_path: Path) -> None:
+    app, client = site
+    ids = [await begin(client, "ann"), await begin(client, "ann", "echo")]
+    await parked(app, *ids)
+    _, done = await client.by("oz").post("/api/bulk", {"action": "resume", "runs": ids})
+    assert errors(done)[ids[0]] == "" and "has ended" in errors(done)[ids[1]]
+    body = {"action": "collect", "runs": [*ids, "none"], "name": "bad"}
+    _, done = await client.by("oz").post("/api/bulk", body)
+    assert errors(done) == {**dict.fromkeys(ids, ""), "none": "there is no run 'none'"}
+    assert len((tmp_path / "data" / "bad.jsonl").read_text().splitlines()) >= 2
+
+
+@pytest.mark.parametrize(
+    ("body", "says"),
+    [
+        ({"action": "erase", "runs": ["r"]}, "erase"),
+        ({"action": "cancel", "runs": []}, "runs"),
+        ({"action": "cancel", "runs": ["r"] * 101}, "runs"),
+        ({"action": "note", "runs": ["r"]}, "name is empty: give the name of the note"),
+        ({"action": "collect", "runs": ["r"]}, "name is empty: give the name of the dataset"),
+    ],
+)
+async def test_what_cannot_be_done_is_refused(site: Any, body: Any, says: str) -> None:
+    _, client = site
+    status, told = await client.by("oz").post("/api/bulk", body)
+    assert status == 400 and says in told["error"]
