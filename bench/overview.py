@@ -8,9 +8,10 @@ import statistics
 import tempfile
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from contextlib import ExitStack, aclosing
+from contextlib import ExitStack, aclosing, suppress
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from tests.postgres import NAMED, find_postgres, started_server
@@ -106,16 +107,31 @@ async def _measure(name: str, open_journal: Callable[[], Awaitable[SqlJournal]])
         )
         for label, query in _queries(journal).items():
             took: list[float] = []
+            spent_s = time.process_time() + _server_cpu_s()
             for _ in range(TIMES):
                 started = time.perf_counter()
                 await query()
                 took.append((time.perf_counter() - started) * 1e3)
+            cpu_ms = (time.process_time() + _server_cpu_s() - spent_s) * 1e3 / TIMES
             took.sort()
             worst = took[int(0.95 * len(took))]
             print(
-                f"    {label}: p50 {statistics.median(took):.1f} ms, p95 {worst:.1f} ms"
+                f"    {label}: p50 {statistics.median(took):.1f} ms, p95 {worst:.1f} ms, "
+                f"CPU {cpu_ms:.1f} ms"
                 f"{'' if worst <= AIM_MS else f'  (over the aim of {AIM_MS} ms)'}"
             )
+
+
+def _server_cpu_s() -> float:
+    """Return how much CPU the processes of PostgreSQL that serve upshot have used so far."""
+    ticks = 0
+    for folder in Path("/proc").glob("[0-9]*"):
+        # A process may end meanwhile.
+        with suppress(OSError):
+            if (folder / "cmdline").read_bytes().startswith(b"postgres: upshot"):
+                fields = (folder / "stat").read_text().rpartition(")")[2].split()
+                ticks += int(fields[11]) + int(fields[12])
+    return ticks / os.sysconf("SC_CLK_TCK")
 
 
 def _queries(journal: SqlJournal) -> Mapping[str, Callable[[], Awaitable[Any]]]:

@@ -11,6 +11,7 @@ from playwright.async_api import expect
 
 from tests.browser_real.conftest import take_picture
 from tests.browser_real.shop import fill, make_shop
+from tests.browser_real.test_overview import fill_days
 from tests.serve.kit import served
 
 PHONE = {"width": 360, "height": 720}
@@ -46,3 +47,27 @@ async def test_each_page_has_its_picture(tmp_path: Path, page_of: Any) -> None:
         await take("runs-phone", client.url + "/runs", "a.run", **phone)
         await take("run-phone", run, "button.row", **phone)
         await take("inbox-phone", client.url + "/inbox", ".ask", **phone, **dark)
+
+
+@needs_folder
+async def test_the_figures_have_their_pictures(tmp_path: Path, page_of: Any) -> None:
+    app = make_shop(str(tmp_path / "runs.db"))
+    async with served(app, rate=100_000) as client:
+        await fill_days(app)
+        journal: Any = await app.open()
+        for n in (7, 31, 42):
+            await journal.claim(f"day-{n}")
+        for name, path, there in (
+            ("overview", "/", ".plot a[data-mark]"),
+            ("tools", "/tools", ".tools > li"),
+            ("workers", "/workers", ".workers > li"),
+        ):
+            page = await page_of(client.url + path, viewport=LAPTOP)
+            await page.locator(there).first.wait_for()
+            await page.wait_for_load_state("load")
+            end = await page.evaluate(
+                "document.querySelector('main').getBoundingClientRect().bottom"
+            )
+            await page.set_viewport_size({**LAPTOP, "height": int(end) + 16})
+            await take_picture(page, name)
+            await page.context.close()

@@ -135,6 +135,38 @@ async def test_what_was_called_twice(shop: tuple[App, Client]) -> None:
     assert [key[0] for key, count in made.items() if count == 2] == ["broadcast"]
 
 
+async def test_which_tool_is_slowest_and_in_which_run(shop: tuple[App, Client]) -> None:
+    app, client = shop
+    reader = Reader(client)
+    tools = (await reader.open("/tools?period=week"))["tools"]
+    assert tools[0]["p95_s"] == max(tool["p95_s"] or 0 for tool in tools)
+    slow = max((call for tool in tools for call in tool["slowest"]), key=lambda one: one["took_ms"])
+    run = await reader.open(f"/runs/{slow['run_id']}")
+    [row] = [row for row in run["rows"] if row.get("call_id") == slow["call_id"]]
+    assert row["name"] == slow["tool"]
+    every = [
+        record.run_ms
+        for run in await app.runs(limit=None)
+        for record in (await (await app.run(run.run_id)).state()).records
+    ]
+    assert slow["took_ms"] == max(every)
+
+
+async def test_which_runs_met_limits(shop: tuple[App, Client]) -> None:
+    app, client = shop
+    reader = Reader(client)
+    limits = (await reader.open("/overview?period=week"))["limits"]
+    met = [one["run_id"] for limit in limits for one in limit["runs"]]
+    assert met and sum(limit["refused"] for limit in limits) >= len(met)
+    refused = {
+        run.run_id
+        for run in await app.runs(limit=None)
+        for reply in (await (await app.run(run.run_id)).state()).responses
+        if reply.error is not None and reply.error.code == "rate_limit"
+    }
+    assert set(met) <= refused
+
+
 async def test_which_calls_effect_is_unknown(shop: tuple[App, Client]) -> None:
     _, client = shop
     reader = Reader(client)

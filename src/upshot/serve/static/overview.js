@@ -272,8 +272,8 @@ function limits(found, runs) {
   };
   return h("ul.limits", found.limits.map((one) => h("li", h("p", h("code", one.model), " ", one.at ? h("span.quiet", "as of ", when(one.at)) : null),
     one.windows.length ? h("ul", one.windows.map(left)) : null,
-    one.refused ? h("p", local(runs({ error_code: "rate_limit" }), { class: "failing", "data-mark": `limit ${one.model}` }, `${many(one.refused, "call")} refused`),
-      one.runs.length ? [h("span.quiet", "; runs that met it: "), one.runs.map((met, at) => [at ? ", " : "", local(runPath(met.run_id), { "data-mark": `met ${met.run_id}` }, met.run_id)])] : null) : null)));
+    one.refused ? h("p", h("b.failing", `${many(one.refused, "call")} refused`),
+      one.runs.length ? [h("span.quiet", "; runs that met it: "), one.runs.map((met, at) => [at ? ", " : "", local(runPath(met.run_id), { "data-mark": `met ${met.run_id}` }, met.run_id)]), h("span.quiet", "; "), local(runs({ error_code: "rate_limit" }), { "data-mark": `limit ${one.model}` }, "all that failed by a limit")] : null) : null)));
 }
 
 /** @param {Overview} found */
