@@ -13,12 +13,17 @@ import pytest
 from playwright.async_api import expect
 
 from tests.browser_real.conftest import take_picture
-from tests.browser_real.shop import fill, make_shop
+from tests.browser_real.shop import fill, make_shop, work_off
 from tests.serve.kit import Client, served
 from tests.serve.run_agents import PNG, agents, run_of
 from upshot import App, Message
 from upshot.contract import Image, Text
 
+# Sums up how far what was drawn has moved by itself.
+MOVED = """window.moved = 0;
+new PerformanceObserver((list) => {
+  for (const one of list.getEntries()) if (!one.hadRecentInput) moved += one.value;
+}).observe({ type: "layout-shift", buffered: true });"""
 SIZES = [(1440, 900), (1200, 800), (390, 844)]
 
 
@@ -182,7 +187,7 @@ async def test_json_is_a_table_and_long_text_is_folded_and_copied(site: Any, pag
     page = await page_of(f"{client.url}/runs/{run_id}")
     await page.context.grant_permissions(["clipboard-read", "clipboard-write"])
     table = page.locator(".message.tool", has_text="list_orders")
-    assert await table.locator("th").all_inner_texts() == ["order", "customer", "paid"]
+    await expect(table.locator("th")).to_have_text(["order", "customer", "paid"])
     await expect(table.locator("tbody tr")).to_have_count(50)
     await table.get_by_role("button", name="Show all").click()
     await table.get_by_role("button", name="10 more").click()
@@ -276,7 +281,7 @@ async def test_a_comparison_says_at_a_glance_what_changed(site: Any, page_of: An
     await expect(page.locator("tr.changed th", has_text="request")).to_have_count(1)
     await expect(page.locator("tr.same th", has_text="status")).to_have_count(1)
     await expect(page.locator(".pairs .cell.none").first).to_be_visible()
-    await page.locator(".pairs a").first.click()
+    await page.locator(".pairs .changed a").first.click()
     await expect(page.locator(".step.on")).to_have_count(1)
 
 
@@ -289,20 +294,80 @@ async def test_the_keys_are_listed(shop: Any, page_of: Any) -> None:
         await expect(page.get_by_role("dialog")).to_contain_text(text)
 
 
-async def test_nothing_jumps_while_a_long_run_is_read(shop: Any, page_of: Any) -> None:
+async def test_nothing_jumps_while_a_run_is_drawn(shop: Any, page_of: Any) -> None:
     client, made = shop
     page = await page_of("about:blank")
-    await page.add_init_script(
-        """window.moved = 0;
-        new PerformanceObserver((list) => {
-          for (const one of list.getEntries()) if (!one.hadRecentInput) moved += one.value;
-        }).observe({ type: "layout-shift", buffered: true });"""
-    )
+    await page.add_init_script(MOVED)
     for at in (0, 4, 8, 9):
         await page.goto(f"{client.url}/runs/{made[at]}")
         await page.locator(".notes summary").wait_for()
         await page.wait_for_load_state("networkidle")
         assert await page.evaluate("moved") < 0.05, at
+
+
+async def test_nothing_jumps_while_a_run_is_live(tmp_path: Path, page_of: Any) -> None:
+    app = App(agents(), journal=str(tmp_path / "runs.db"))
+    async with served(app, work=False) as client:
+        run = await app.submit("desk", "Where is it?")
+        page = await page_of("about:blank")
+        await page.add_init_script(MOVED)
+        await page.goto(f"{client.url}/runs/{run.id}")
+        await expect(page.locator(".says")).to_contain_text("no worker has claimed it")
+        panes = await page.locator(".panes").bounding_box()
+        await work_off(app)
+        await expect(page.locator(".says")).to_contain_text("It completed")
+        assert (await page.locator(".panes").bounding_box())["y"] == panes["y"]
+        assert await page.evaluate("moved") < 0.05
+
+
+async def test_right_to_left_text_runs_its_own_way_and_turns_nothing_else_round(
+    site: Any, page_of: Any
+) -> None:
+    app, client = site
+    run_id = await run_of(app, "reader", "\u05e9\u05dc\u05d5\u05dd, what is new?")
+    page = await page_of(f"{client.url}/runs/{run_id}")
+    title = page.locator("h1.request")
+    assert await title.evaluate("one => getComputedStyle(one).direction") == "rtl"
+    said = page.locator(".message.user p")
+    assert await said.evaluate("one => getComputedStyle(one).unicodeBidi") == "plaintext"
+    badge, id = page.locator(".head .badge"), page.locator(".head .id")
+    assert (await badge.bounding_box())["x"] < (await id.bounding_box())["x"]
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+async def test_axe_finds_nothing_in_the_details(
+    site: Any, page_of: Any, axe: str, scheme: str
+) -> None:
+    app, client = site
+    lead, desk = await run_of(app, "lead", "Do all."), await run_of(app, "desk", "Where is it?")
+    reader = await run_of(app, "reader", Message("user", (Text("Read."), Image(data=PNG))))
+    found: list[str] = []
+    for width, height in (SIZES[0], SIZES[-1]):
+        view: Any = {"viewport": {"width": width, "height": height}, "color_scheme": scheme}
+        page = await page_of(client.url, **view)
+        for path in (
+            f"/runs/{lead}",
+            f"/runs/{desk}?step=3&input=1",
+            f"/runs/{reader}",
+            f"/runs/{desk}/compare/{reader}",
+        ):
+            await page.goto(client.url + path)
+            await page.locator("main:not([aria-busy]) h1").wait_for()
+            if "compare" not in path:
+                await page.locator("button.row").first.wait_for()
+            if lead in path:
+                await page.keyboard.press("x")
+                await page.locator(".nested button.row").wait_for()
+            if "input" in path:
+                await page.locator(".raw .fresh").first.wait_for()
+            if path == f"/runs/{reader}" and width < 500:
+                await page.get_by_role("button", name="Transcript").click()
+            await page.evaluate(axe)
+            for one in (await page.evaluate("axe.run()"))["violations"]:
+                found += [f"{width} {path} {one['id']}: {one['nodes'][0]['html'][:160]}"]
+            wide = await page.evaluate("document.documentElement.scrollWidth - innerWidth")
+            found += [f"{width} {path} is {wide} px too wide"] * (wide > 0)
+    assert found == []
 
 
 @pytest.mark.skipif("UPSHOT_PICTURES" not in os.environ, reason="set UPSHOT_PICTURES")

@@ -104,7 +104,14 @@ def filled(place: Place, path: str) -> tuple[str, str]:
     """A path with ids of hers, and the same with ids of nothing."""
     kinds = {"grants": "grant", "conversations": "talk", "effects": "effect"}
     kind = next((kinds[word] for word in path.split("/") if word in kinds), "run")
-    hers = {**NOWHERE, "seq": "1", "name": "console.js", "agent": "clerk", "chat": "none"}
+    hers = {
+        **NOWHERE,
+        "seq": "1",
+        "at": "0",
+        "name": "console.js",
+        "agent": "clerk",
+        "chat": "none",
+    }
     return path.format(**{**hers, **place.ids["run"], **place.ids[kind]}), path.format(**hers)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 from tests.cli.conftest import Command
 from tests.state.test_run_view import logged, viewed
 from upshot import Agent, ModelResponse, Request, ScriptedModel, ToolCall, run_sync, tool
+from upshot.state.cause import Cause
 from upshot.state.run_page import PARTS, PublicViewer, run_page
 from upshot.state.run_view import Head, Row, RunView, Said
 
@@ -49,7 +51,8 @@ def test_no_text_of_a_run_becomes_a_tag_or_hides_itself(text: str) -> None:
     row = Row(id=0, kind="tool", name=text, detail=text, word=text, gate=text, child=text)
     call = {"id": text, "name": text, "arguments": {text: text}}
     said = Said(id=0, seq=1, role="assistant", text=text, calls=(call,))  # pyright: ignore[reportArgumentType]
-    head = Head(agent=text, run_id=text, request=text, answer=text, model=text, sessions=1)
+    facts: Any = {"agent": text, "run_id": text, "request": text, "answer": text, "model": text}
+    head = Head(**facts, cause=Cause(says=text), sessions=1)
     page = run_page(RunView(head=head, rows=(row,), messages=(said,), text=text))
     plain = words_in(run_page(RunView(head=Head(agent="a"), rows=(row,), messages=(said,))))
     tags = words_in(page)
@@ -61,7 +64,15 @@ def test_no_text_of_a_run_becomes_a_tag_or_hides_itself(text: str) -> None:
 
 async def test_the_page_has_the_facts_the_steps_and_the_transcript() -> None:
     page = run_page(viewed(await logged()).view())
-    for shown in ("My money?", "refund", "approved by sam", "I look.", "effect applied", "Done."):
+    for shown in (
+        "My money?",
+        "refund",
+        "approved by sam",
+        "I look.",
+        "effect applied",
+        "Done.",
+        "It completed",
+    ):
         assert shown in page, shown
     assert "http" not in page.replace("http-equiv", "")
 

@@ -99,6 +99,7 @@ def agents() -> list[Agent[Any]]:
         deciders=[Careful()],
     )
     reads = [[ToolCall("a", "list_orders", {}), ToolCall("b", "read_terms", {})], "Read."]
+    counts = [[ToolCall(f"k{n}", "look", {"order": n}) for n in range(260)], "Counted."]
     short = Compaction(at_tokens=90, keep_last=2)
     return [
         leaf,
@@ -110,6 +111,7 @@ def agents() -> list[Agent[Any]]:
             model=ScriptedModel(lambda m: reads[len(m) > 1]),
             tools=[list_orders, read_terms],
         ),
+        Agent[Any]("counter", model=ScriptedModel(lambda m: counts[len(m) > 1]), tools=[look]),
         Agent[Any]("memo", model=ScriptedModel(answer), tools=[look], compaction=short),
     ]
 

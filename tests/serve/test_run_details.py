@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import sys
 from collections.abc import AsyncGenerator
 from pathlib import Path
@@ -84,6 +85,39 @@ async def test_an_image_of_a_request_is_served_by_its_bytes_and_sealed(site: Any
         assert response.headers["x-content-type-options"] == "nosniff"
     status, _ = await client.get(f"/api/runs/{run_id}/events/{seq}/media/1")
     assert status == 404
+
+
+@pytest.mark.parametrize(
+    ("data", "kind"),
+    [
+        (b"%PDF-1.7 ", "application/pdf"),
+        (b"RIFF\x00\x00\x00\x00WAVEfmt ", "audio/wav"),
+        (b"\x00\x00\x00\x20ftypM4A ", "audio/mp4"),
+        (b"ID3\x04", "audio/mpeg"),
+    ],
+)
+async def test_sounds_and_pdfs_have_the_type_of_their_first_bytes(
+    site: Any, data: bytes, kind: str
+) -> None:
+    app, client = site
+    parts = (Text("What is this?"), Image(data=data, media_type="image/png"))
+    run_id = await run_of(app, "desk", Message("user", parts))
+    path = f"{client.url}/api/runs/{run_id}/events/1/media/0"
+    async with client.session.get(path, headers=client.headers) as response:
+        assert response.content_type == kind
+        assert "default-src 'none'" in response.headers["content-security-policy"]
+
+
+async def test_a_long_run_is_sent_as_the_list_knows_it_before_its_log_is_read(site: Any) -> None:
+    app, client = site
+    run_id = await run_of(app, "counter", "Count.")
+    path = f"{client.url}/api/runs/{run_id}/view"
+    async with client.session.get(path, headers=client.headers) as response:
+        parts = [line[6:] async for line in response.content if line.startswith(b'data: {"head')]
+    early, whole = (json.loads(part) for part in parts)
+    assert "rows" not in early and "revision" not in early
+    assert early["head"]["status"] == whole["head"]["status"] == "completed"
+    assert len(whole["rows"]) > 250
 
 
 async def test_what_is_no_medium_is_not_shown_whatever_it_is_called(site: Any) -> None:

@@ -40,23 +40,27 @@ export function parsed(text) {
 
 /** A text of a tool or model: JSON as a table or tree, other text as it is; folded if it is long, with a button that copies it. */
 export function outputNode(text, what = "output") {
-  const value = parsed(text);
-  const lines = text.split("\n").length;
-  const isText = value === undefined;
-  const whole = isText ? h("pre", visible(text)) : valueNode(onlyResult(value));
-  const isLong = text.length > LONG_CHARS || lines > LONG_LINES;
+  const value = onlyResult(parsed(text) ?? text);
+  const isText = typeof value === "string";
+  const whole = isText ? h("pre", visible(value)) : valueNode(value);
+  const copied = isText ? value : JSON.stringify(value, null, 2);
+  const lines = isText ? value.split("\n").length : 1;
+  const isLong = copied.length > LONG_CHARS || lines > LONG_LINES;
   const box = h(`div.output${isLong ? ".folded" : ""}`, { tabindex: 0, role: "region", "aria-label": what }, whole);
-  const size = isText && lines > 1 ? many(lines, "line") : many(text.length, "character");
+  const size = lines > 1 ? many(lines, "line") : many(copied.length, "character");
   const turn = isLong && h("button.plain.small", { type: "button", "aria-expanded": "false", onclick: () => {
     const isFolded = box.classList.toggle("folded");
     turn.setAttribute("aria-expanded", String(!isFolded));
     fill(turn, isFolded ? `Show all (${size})` : "Fold");
   } }, `Show all (${size})`);
-  return h("div.valued", box, h("div.tools", turn, copyButton(() => (isText ? text : JSON.stringify(onlyResult(value), null, 2)), what)));
+  return h("div.valued", box, h("div.tools", turn, copyButton(() => copied, what)));
 }
 
 /** A tool that returns no mapping has what it returned under "result". */
-const onlyResult = (value) => (isObject(value) && Object.keys(value).length === 1 && value.result !== null && typeof value.result === "object" ? value.result : value);
+function onlyResult(value) {
+  if (!isObject(value) || Object.keys(value).length !== 1) return value;
+  return (typeof value.result === "object" && value.result !== null) || typeof value.result === "string" ? value.result : value;
+}
 
 /** JSON as nodes: a list of objects is a table, an object is a list of its fields; what is deep is folded. */
 export function valueNode(value, depth = 0) {
