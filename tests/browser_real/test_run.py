@@ -241,35 +241,28 @@ async def test_a_run_of_4000_steps_is_scrolled_without_a_stall(shop: Any, page_o
     page = await page_of(f"{client.url}/runs/{run.id}")
     await expect(page.locator("button.row")).to_have_count(STEPS + 1)
     drawn = await page.evaluate("performance.getEntriesByName('drawn')[0].startTime")
-    # Each frame of a scroll from top to end, and what kept the page busy for 50 ms and more. A
-    # person feels a stall of 100 ms; the limits are those of a machine that does much else.
-    frames, tasks = await page.evaluate(
+    # What the page itself computes, which is the same beside other work of the machine.
+    watch = await page.context.new_cdp_session(page)
+    await watch.send("Performance.enable", {"timeDomain": "threadTicks"})
+    before = await busy_s(watch)
+    await page.evaluate(
         """async () => {
           const box = document.querySelector('.pane .scroll');
-          const took = [];
-          const tasks = [];
-          const watch = new PerformanceObserver((list) => tasks.push(...list.getEntries()));
-          watch.observe({ type: "longtask" });
-          let last = performance.now();
           for (let at = 0; at < 120; at += 1) {
             box.scrollTop = (box.scrollHeight * at) / 120;
             await new Promise(requestAnimationFrame);
-            took.push(performance.now() - last);
-            last = performance.now();
           }
-          tasks.push(...watch.takeRecords());
-          return [took.sort((a, b) => a - b), tasks.map((task) => task.duration)];
         }"""
     )
-    print(
-        f"\n{STEPS + 1} rows: first drawn after {drawn:.0f} ms; a frame of a scroll takes",
-        end="",
-    )
-    print(
-        f" {frames[60]:.0f} ms (median), {frames[114]:.0f} ms (95 %), {frames[-1]:.0f} ms (worst);"
-        f" {len(tasks)} long tasks, {max(tasks, default=0):.0f} ms the longest"
-    )
-    assert frames[60] < 100 and max(tasks, default=0) < 1_000
+    frame_ms = 1_000 * (await busy_s(watch) - before) / 120
+    print(f"\n{STEPS + 1} rows: first drawn after {drawn:.0f} ms; {frame_ms:.0f} ms a frame")
+    assert frame_ms < 50
+
+
+async def busy_s(watch: Any) -> float:
+    """The CPU time of the page's main thread so far, in seconds."""
+    metrics = (await watch.send("Performance.getMetrics"))["metrics"]
+    return next(one["value"] for one in metrics if one["name"] == "TaskDuration")
 
 
 async def test_a_chat_shows_text_as_it_comes_tools_and_what_it_cost(

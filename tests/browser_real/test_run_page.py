@@ -270,6 +270,8 @@ async def test_a_run_is_copied_as_a_case_with_its_command(site: Any, page_of: An
     # The agents of this test are made in a function.
     await page.get_by_role("button", name="A test for pytest").click()
     await expect(page.locator(".menu .error")).to_contain_text("at the top of a module")
+    await page.keyboard.press("Escape")
+    await expect(page.get_by_role("button", name="A test for pytest")).to_be_hidden()
 
 
 async def test_a_comparison_says_at_a_glance_what_changed(site: Any, page_of: Any) -> None:

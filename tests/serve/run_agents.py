@@ -21,6 +21,7 @@ from upshot import (
     ModelRequest,
     ModelResponse,
     Request,
+    Retry,
     ScriptedModel,
     ToolCall,
     Usage,
@@ -31,6 +32,7 @@ PNG = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 )
 """An image of one pixel."""
+BUSY = AgentError(ErrorCode.RATE_LIMIT, "busy", retryable=True, retry_after_s=0)
 FILTERED = AgentError(ErrorCode.CONTENT_FILTER, "the provider refused")
 
 
@@ -111,6 +113,7 @@ def agents() -> list[Agent[Any]]:
             model=ScriptedModel(lambda m: reads[len(m) > 1]),
             tools=[list_orders, read_terms],
         ),
+        Agent[Any]("busy", model=ScriptedModel([BUSY, "Hello."]), retry=Retry(base_s=0)),
         Agent[Any]("counter", model=ScriptedModel(lambda m: counts[len(m) > 1]), tools=[look]),
         Agent[Any]("memo", model=ScriptedModel(answer), tools=[look], compaction=short),
     ]

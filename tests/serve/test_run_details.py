@@ -61,6 +61,14 @@ async def test_the_input_of_a_call_has_tools_instructions_and_what_is_new(site: 
     assert not any(tool.get("withheld") for tool in other["tools"])
 
 
+async def test_a_retry_was_sent_what_its_first_try_was(site: Any) -> None:
+    app, client = site
+    first, again = await calls_of(client, run_id := await run_of(app, "busy", "Hello?"))
+    _, one = await client.get(f"/api/runs/{run_id}/events/{first}/sent")
+    assert (await client.get(f"/api/runs/{run_id}/events/{again}/sent"))[1] == one
+    assert one["messages"][0]["message"]["content"] == "Hello?"
+
+
 async def test_the_input_says_what_compaction_hid(site: Any) -> None:
     app, client = site
     run_id = await run_of(app, "memo", "Please compact.")

@@ -107,7 +107,7 @@ function block({ kind, text }) {
   if (kind === "code") {
     const [, fence, language] = FENCE.exec(lines[0]);
     const isClosed = lines.length > 1 && lines.at(-1).trim().startsWith(fence);
-    return h("pre", { tabindex: 0, "aria-label": language ? `code in ${language}` : "code", role: "region" }, h("code", lines.slice(1, isClosed ? -1 : undefined).join("\n")));
+    return h("pre", { tabindex: 0, "aria-label": language ? `code in ${language}` : "code", role: "group" }, h("code", lines.slice(1, isClosed ? -1 : undefined).join("\n")));
   }
   if (kind === "heading") return h(`h${Math.min(6, /^ *(#+)/.exec(text)[1].length + 2)}`, inline(text.replace(/^ *#+\s*|\s+#+\s*$/g, "")));
   if (kind === "rule") return h("hr");
@@ -115,7 +115,7 @@ function block({ kind, text }) {
   if (kind === "list") return listNode(lines);
   if (kind === "table") {
     const body = lines.slice(2).filter((line) => line.trim()).map((line) => h("tr", cells(line).map((cell) => h("td", cell))));
-    return h("div.table", { tabindex: 0, role: "region", "aria-label": "table" }, h("table", h("thead", h("tr", cells(lines[0]).map((cell) => h("th", cell)))), h("tbody", body)));
+    return h("div.table", { tabindex: 0, role: "group", "aria-label": "table" }, h("table", h("thead", h("tr", cells(lines[0]).map((cell) => h("th", cell)))), h("tbody", body)));
   }
   return h("p", inline(text));
 }

@@ -236,11 +236,15 @@ class RunPanel {
       if (made?.note) fill(hint, "The same from the command line: ", h("code", made.note), " ", copyButton(() => made.note, "command"));
     } }, text);
     const hint = h("p.quiet", { role: "status" });
+    const close = (menu) => {
+      menu.open = false;
+      menu.firstElementChild.focus();
+    };
     fill(this.actions, mayWork && !head.has_ended && [isLive(head.status) && act("Interrupt", "interrupt"), act("Cancel", "cancel", "Cancel this run? What has begun stays done."), act("Resume", "resume")],
       mayWork && h("button", { type: "button", onclick: (event) => this.replay(event.target) }, "Replay"),
       h("button", { type: "button", onclick: () => this.compare() }, "Compare …"),
       shared.me.datasets && h("button", { type: "button", onclick: () => addToDataset("this run", { runs: [this.id] }) }, "Add to a dataset …"),
-      h("details.menu", h("summary.button", "Copy as …"), h("div", copyOf("A test for pytest", "test", "Test"), copyOf("A case of a dataset", "case", "Case"), h("p.quiet", "A model call as curl: in its step."), hint)),
+      h("details.menu", { onkeydown: (event) => event.key === "Escape" && close(event.currentTarget), onfocusout: (event) => event.relatedTarget && !event.currentTarget.contains(event.relatedTarget) && (event.currentTarget.open = false) }, h("summary.button", "Copy as …"), h("div", copyOf("A test for pytest", "test", "Test"), copyOf("A case of a dataset", "case", "Case"), h("p.quiet", "A model call as curl: in its step."), hint)),
       h("a.button", { href: to(`/api${runPath(this.id)}/export`), download: `${this.id}.html` }, "Save as a file"));
   }
 

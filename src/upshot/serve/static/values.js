@@ -46,7 +46,7 @@ export function outputNode(text, what = "output") {
   const copied = isText ? value : JSON.stringify(value, null, 2);
   const lines = isText ? value.split("\n").length : 1;
   const isLong = copied.length > LONG_CHARS || lines > LONG_LINES;
-  const box = h(`div.output${isLong ? ".folded" : ""}`, { tabindex: 0, role: "region", "aria-label": what }, whole);
+  const box = h(`div.output${isLong ? ".folded" : ""}`, { tabindex: 0, role: "group", "aria-label": what }, whole);
   const size = lines > 1 ? many(lines, "line") : many(copied.length, "character");
   const turn = isLong && h("button.plain.small", { type: "button", "aria-expanded": "false", onclick: () => {
     const isFolded = box.classList.toggle("folded");
@@ -98,7 +98,7 @@ function tableNode(rows, columns) {
     return h("td", { class: isNumber[name] ? "num" : null }, valueNode(value, 2));
   };
   const table = h("table", h("thead", h("tr", columns.map((name) => h("th", { scope: "col", class: isNumber[name] ? "num" : null }, visible(name))))), body);
-  return grown(body, rows, (row) => h("tr", columns.map((name) => cell(row, name))), h("div.table", { tabindex: 0, role: "region", "aria-label": "table" }, table));
+  return grown(body, rows, (row) => h("tr", columns.map((name) => cell(row, name))), h("div.table", { tabindex: 0, role: "group", "aria-label": "table" }, table));
 }
 
 /** Puts the first of *values* into a node, and a button beside it that draws the rest. */

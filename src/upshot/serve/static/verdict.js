@@ -44,7 +44,9 @@ export class Verdict {
     this.drawEffects();
     const calls = head.usage?.api_calls;
     fill(this.cost, h("b.sum", money(head.cost) || (calls ? "no price known" : "nothing")),
-      h("p.quiet", [tokensOf(head.usage) && `${tokensOf(head.usage)} tokens`, calls && many(calls, "model call"), took(head.took_s) && `took ${took(head.took_s)}`, head.waited_s >= 0.1 && `waited ${took(head.waited_s)}`].filter(Boolean).join(" · ")));
+      // Both lines are there from the start, so that nothing below moves.
+      h("p.quiet", [tokensOf(head.usage) && `${tokensOf(head.usage)} tokens`, calls && many(calls, "model call")].filter(Boolean).join(" · ")),
+      h("p.quiet", [took(head.took_s) && `took ${took(head.took_s)}`, head.waited_s >= 0.1 && `waited ${took(head.waited_s)}`].filter(Boolean).join(" · ")));
   }
 
   drawEffects() {
