@@ -347,7 +347,7 @@ class RunPanel {
     if (!message.text) return null;
     const draw = (text) => (role === "tool" ? outputNode(text) : textNode(text));
     if (!message.is_cut) return draw(message.text);
-    const box = h("div", role === "tool" ? h("pre.output", visible(message.text)) : prose(message.text));
+    const box = h("div", role === "tool" ? h("pre.output", { tabindex: 0, role: "group", "aria-label": "output" }, visible(message.text)) : prose(message.text));
     const more = h("button", { type: "button", onclick: async () => {
       try {
         fill(box, draw(wholeText(await api(`/api${runPath(this.id)}/events/${message.seq}`))));
