@@ -167,6 +167,8 @@ async def test_an_operator_ends_a_session_whose_page_is_open(tmp_path: Path, pag
         lines = ann.locator("ul.effects li")
         await expect(lines).to_have_count(2)
         await expect(ann.locator("li", has_text="this browser")).to_contain_text("ann")
+        await expect(ann.get_by_role("button", name="Sign out")).to_be_visible()
+        await expect(ann.locator("header .who")).to_be_visible()
         await take_picture(ann, "sessions-phone")
         assert await ann.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
         if axe.is_file():

@@ -7,10 +7,11 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from tests.serve.kit import USERS, Client, served
+from tests.serve.kit import USERS, Client, listening, served
 from upshot import Agent, App, ScriptedModel, ToolCall, run, tool
 from upshot.journal.audit import needs_audit
 from upshot.serve import User
+from upshot.serve.site import Site
 
 AUDITORS = {
     "ada": User("ada", ("audit",)),
@@ -129,3 +130,20 @@ async def test_a_protocol_is_named_as_the_door() -> None:
     async with desk(120) as (client, _, (run_id, _)):
         assert (await client.by("vic").get(f"/v1/responses/{run_id}"))[0] == 200
         assert await acts(client) == [("vic", "see", run_id, "responses")]
+
+
+async def test_a_stream_ends_when_the_user_of_its_request_is_another() -> None:
+    found = [User("vic", ("view",))]
+    app = App([Agent("desk", model=ScriptedModel(["Done."]))], journal="memory:")
+    site = Site(app, user=lambda _: found[0], work=False)
+    async with listening(site.asgi()) as client:
+        async with client.session.get(f"{client.url}/api/live") as stream:
+            await stream.content.readuntil(b"\n\n")
+            # Nothing has changed: it stays open.
+            site.changes.notify()
+            assert (await client.get("/api/me"))[0] == 200
+            assert not stream.content.at_eof()
+            found[0] = User("vic", ("own",))
+            site.changes.notify()
+            await stream.content.read()
+        assert (await client.get("/api/me"))[1]["user"]["roles"] == ["own"]

@@ -166,3 +166,22 @@ async def test_a_sign_in_can_be_ended_in_every_browser(begin: Begin, tmp_path: P
             async with browser.get(f"{place}/api/me") as response:
                 assert response.status == 401, place
         assert [path.name for path in (tmp_path / "upshot").iterdir()] == ["serve.key"]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--client-id", "c"], "--client-id and --role are of a provider: give --oidc ISSUER"),
+        (["--oidc", "https://op.example", "--client-id", "c"], "--oidc needs a --role ROLE=GROUP"),
+        (["--oidc", "https://op.example", "--role", "ops"], "--role is 'ops': give ROLE=GROUP"),
+        (["--oidc", "http://op.example", "--client-id", "c", "--role", "view=*"], "of https"),
+        (["--oidc", "https://op.example", "--role", "view=*"], "client_id"),
+    ],
+    ids=str,
+)
+def test_a_provider_that_cannot_be_used_is_one_sentence(
+    begin: Begin, words: list[str], message: str
+) -> None:
+    process = begin("--port", "0", *words)
+    err = process.stderr.read()
+    assert process.wait() == 2 and message in " ".join(err.split()), err

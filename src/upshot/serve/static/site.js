@@ -249,7 +249,7 @@ export function header() {
     h("span", { id: "line", hidden: true, role: "status" }),
     shared.me.sessions ? local("/sessions", { class: "who", title: `${rolesOf().join(", ")}: sessions`, "data-at": "/sessions" }, shared.me.user?.id ?? "")
       : h("span.quiet.who", { title: rolesOf().join(", ") }, shared.me.user?.id ?? ""),
-    shared.me.sessions && h("button.plain", { type: "button", onclick: signOut }, "Sign out"),
+    shared.me.sessions && h("button.plain.out", { type: "button", onclick: signOut }, "Sign out"),
     h("button.plain", { type: "button", "aria-label": "Keyboard", title: "Keyboard (?)", onclick: help }, "?"));
   waits(shared.me.waits);
 }
