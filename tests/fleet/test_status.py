@@ -98,6 +98,15 @@ def test_a_worker_without_its_database_lives_and_is_not_ready(
             pass
 
 
+async def test_a_process_that_can_never_write_again_asks_for_a_restart(tmp_path: Path) -> None:
+    async with desk(tmp_path / "desk.db") as app:
+        status = Status(app.open, app)
+        assert (await status.healthy())[0]
+        journal: Any = await app.open()
+        await journal.aclose()
+        assert (await status.healthy())[0] is False
+
+
 async def test_a_process_that_drains_is_not_ready(tmp_path: Path) -> None:
     async with desk(tmp_path / "desk.db") as app:
         status = Status(app.open, app, is_draining=lambda: True)

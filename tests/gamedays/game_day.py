@@ -63,6 +63,7 @@ class GameDay:
         self.folder = folder
         self._processes: list[subprocess.Popen[bytes]] = []
         self._targets: list[str] = []
+        self._places: dict[int, str] = {}
         self._prometheus = ""
         self.env = {
             **os.environ,
@@ -106,9 +107,9 @@ class GameDay:
         self._processes.append(process)
         return process
 
-    def work(self, *before: str, **env: str) -> subprocess.Popen[bytes]:
-        """Start a worker; *before* is a program that starts it."""
-        return self._reporting([*before, "upshot", "work", "desk.py"], env)
+    def work(self, **env: str) -> subprocess.Popen[bytes]:
+        """Start a worker."""
+        return self._reporting(["upshot", "work", "desk.py"], env)
 
     def watch(self) -> subprocess.Popen[bytes]:
         """Start a console that works on nothing, so that the journal is watched without workers."""
@@ -118,9 +119,14 @@ class GameDay:
         place = f"127.0.0.1:{free_port()}"
         process = self.start(*command, "--status", place, **env)
         self._targets.append(place)
+        self._places[process.pid] = place
         self._write_targets()
-        self.until(lambda: _is_reached(f"http://{place}/health"), "it serves its status")
+        self.until(lambda: self.is_healthy(process), "it serves its status")
         return process
+
+    def is_healthy(self, process: subprocess.Popen[bytes]) -> bool:
+        """Whether a process says that it lives and needs no restart."""
+        return _is_reached(f"http://{self._places[process.pid]}/health")
 
     def kill(self, process: subprocess.Popen[bytes], how: signal.Signals = signal.SIGKILL) -> None:
         """End a process."""

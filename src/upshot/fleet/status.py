@@ -40,10 +40,12 @@ if TYPE_CHECKING:
 
 # A journal that takes longer to answer counts as away.
 _PATIENCE_S = 5.0
+# How long to wait for the open journal where it needs to be opened first.
+_GLANCE_S = 0.5
 # Figures of the journal are read at most this often, however many monitors ask.
 _KEPT_S = 2.0
 ALIVE: JsonObject = {"status": "ok", "version": __version__}
-"""What ``/health`` says."""
+"""What ``/health`` says of a process that needs no restart."""
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 NEEDS_EXTRA: str = need_of_extra("/metrics", "metrics")
 _CLIENT = "prometheus_client"
@@ -111,6 +113,19 @@ class Status:
         facts = await self.read()
         return None if self._exposition is None else self._exposition.to_text(facts)
 
+    async def healthy(self) -> tuple[bool, JsonObject]:
+        """Return whether the process lives, and needs no restart; it reads nothing."""
+        try:
+            async with asyncio.timeout(_GLANCE_S):
+                journal = await self.journal()
+        except (TimeoutError, UpshotError):
+            # A restart would not bring a database back.
+            return True, ALIVE
+        if isinstance(journal, SqlJournal) and not journal.usable:
+            why = "a commit has failed, and no other is tried: restart this process"
+            return False, {"status": "broken", "why": why}
+        return True, ALIVE
+
     async def ready(self) -> tuple[bool, JsonObject]:
         """Return whether the process can do its work now, and why not."""
         facts = await self.read()
@@ -165,7 +180,8 @@ async def serving_status(status: Status, listening: socket.socket) -> AsyncGener
     """Serve ``/health``, ``/ready`` and ``/metrics`` on a listening socket inside the block."""
 
     async def health(_: web.Request) -> web.Response:
-        return web.json_response(ALIVE)
+        is_healthy, body = await status.healthy()
+        return web.json_response(body, status=200 if is_healthy else 503)
 
     async def ready(_: web.Request) -> web.Response:
         is_ready, body = await status.ready()

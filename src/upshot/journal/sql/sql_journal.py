@@ -156,6 +156,11 @@ class SqlJournal(SqlLists, SqlEffects, SqlAudit):
         return not self._closed and self._writer.broken is None
 
     @property
+    def trouble(self) -> JournalError | None:
+        """Why a worker must stop using it: it can never be written again; None if it can be."""
+        return self._writer.broken
+
+    @property
     def _is_writing(self) -> bool:
         """Whether there is a thread that writes."""
         return self.usable and not self._is_read_only

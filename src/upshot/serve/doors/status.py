@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from starlette.responses import Response
 from starlette.routing import Route
 
-from upshot.fleet.status import ALIVE, METRICS_TYPE, NEEDS_EXTRA
+from upshot.fleet.status import METRICS_TYPE, NEEDS_EXTRA
 from upshot.serve.permissions import Refused, may_use_lab
 from upshot.serve.site import Site, to_json
 
@@ -27,7 +27,8 @@ def routes(site: Site) -> list[BaseRoute]:
     """Return the routes of this door."""
 
     async def health(_: Request) -> Response:
-        return to_json(ALIVE)
+        is_healthy, body = await site.status.healthy()
+        return to_json(body, 200 if is_healthy else 503)
 
     async def ready(_: Request) -> Response:
         is_ready, body = await site.status.ready()
