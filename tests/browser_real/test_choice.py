@@ -125,3 +125,21 @@ async def test_axe_finds_nothing_while_runs_are_chosen(
     assert [(one["id"], one["nodes"][0]["html"][:200]) for one in found] == []
     assert await page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
     await take_picture(page, f"choice-{scheme}-{width}")
+
+
+async def test_a_text_of_the_logs_is_found(desk: Any, page_of: Any) -> None:
+    from playwright.async_api import expect
+
+    _, client = desk
+    page = await page_of(client.url + "/runs")
+    await page.locator("summary", has_text="More").click()
+    await page.get_by_label("Any text in arguments and outputs").fill("REQUEST 3 مرحبا")
+    await page.keyboard.press("Enter")
+    await expect(page.locator("a.run")).to_have_count(1)
+    await expect(page.locator("main")).to_contain_text("5 runs searched. There are no older ones.")
+    assert "find=REQUEST" in page.url
+    await page.goto(client.url + "/runs?find=%22order%22")
+    await expect(page.locator("main")).to_contain_text("No run matches.")
+    await page.goto(client.url + "/runs?find=paid&agent=desk")
+    await expect(page.locator("main")).to_contain_text("3 runs searched")
+    assert page.faults == []

@@ -12,9 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.processes import start_python
+from tests.serve.kit import served
 from upshot import (
     Agent,
     AgentResult,
+    App,
     Approve,
     Misuse,
     Outdated,
@@ -404,3 +406,33 @@ async def test_no_order_of_answers_makes_the_call_with_fewer_users(
     if bank.sent:
         assert len(agreed) >= users
         assert not no
+
+
+async def test_a_client_door_sees_only_that_it_waits(tmp_path: Path) -> None:
+    bank = Bank(users=1, approval=True, ask="user")
+    policy = Policy(approvals={"transfer": 2}, taint="off")
+    app = App([bank.agent], journal=str(tmp_path / "runs.db"), policy=policy)
+    async with served(app) as client:
+        ann = client.by("ann")
+        body = {"model": "bank", "input": "Send it.", "stream": False}
+        status, told = await ann.post("/v1/responses", body)
+        assert (status, told["status"]) == (200, "in_progress")
+        assert "transfer" not in str(told["output"])
+        ((item),) = await app.inbox()
+        asked = item.pending
+        assert isinstance(asked, PendingApproval)
+        assert (asked.audience, asked.approvals) == ("staff", 2)
+        yes = {"type": "mcp_approval_response", "approval_request_id": f"mcpr_{asked.digest}"}
+        body = {"model": "bank", "previous_response_id": told["id"]}
+        status, told = await ann.post(
+            "/v1/responses", {**body, "input": [{**yes, "approve": True}]}
+        )
+        assert status >= 400, told
+        assert (await app.inbox())[0].pending == asked
+        for user in ("sam", "oz"):
+            approval = {"kind": "approve", "call_id": "t", "digest": asked.digest}
+            path = f"/api/runs/{item.run_id}/answer"
+            status, _ = await client.by(user).post(path, {"answers": [approval]})
+            assert status == 200
+        await (await app.run(item.run_id)).result(60)
+        assert bank.sent == [900]

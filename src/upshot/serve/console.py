@@ -38,6 +38,7 @@ from upshot.serve.bulk_runs import Bulk, act_on_runs, resume_run
 from upshot.serve.overview import Period, drain, list_workers, read_overview, read_tools
 from upshot.serve.permissions import Missing, Need, list_filters, may_audit, may_start, may_use_lab
 from upshot.serve.run_details import RunDetails, stored_events, viewed
+from upshot.serve.run_search import search_runs
 from upshot.serve.site import Handler, ServerSentEvent, Site, sse, to_json
 from upshot.state.run_page import run_page
 from upshot.state.run_view import Head, RunView, RunViewer
@@ -222,15 +223,27 @@ class _Console:
 
     async def runs(self, request: Request, user: User) -> object:
         status, given = _filters(request)
-        found = await self._site.runs_of(user, status, limit=_PAGE, **given)
-        after = found[-1].run_id if len(found) == _PAGE else None
+        asked = _query(request, _Filters)
+        if asked.find:
+            hit = await search_runs(self._site, user, asked.find, status, given, limit=_PAGE)
+            found, last = hit.runs, hit.last
+            more = replies.RunList(
+                runs=tuple(found),
+                next=last and last.run_id,
+                searched=hit.searched,
+                back_to=last and last.started_at,
+            )
+        else:
+            found = await self._site.runs_of(user, status, limit=_PAGE, **given)
+            after = found[-1].run_id if len(found) == _PAGE else None
+            more = replies.RunList(runs=tuple(found), next=after)
         notes: dict[str, tuple[Note, ...]] = {}
-        if _query(request, _Filters).notes:
+        if asked.notes:
             journal = needs_shared(await self._app.open())
             for run in found:
                 if kept := await journal.notes(run.run_id):
                     notes[run.run_id] = tuple(kept)
-        return replies.RunList(runs=tuple(found), next=after, notes=notes)
+        return msgspec.structs.replace(more, notes=notes)
 
     async def counts(self, request: Request, user: User) -> object:
         status, given = _filters(request)
@@ -544,6 +557,8 @@ class _Console:
         lab.check(user)
         for run_id in given.runs:
             await self._site.run_of(user, run_id)
+        if given.filters.find:
+            raise Misuse("a dataset takes no runs by find=: choose them on the list of runs")
         filters = msgspec.structs.asdict(given.filters)
         for own, name in (("agent_id", "agent"), ("context_id", "conversation")):
             filters[own] = filters.pop(name)
@@ -746,6 +761,7 @@ class _Filters(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
     sort: str = ""
     before: str = ""
     notes: bool = False
+    find: str = ""
 
 
 class _Collect(msgspec.Struct, forbid_unknown_fields=True):
@@ -774,7 +790,7 @@ def _query(request: Request, kind: type[Q]) -> Q:
 def _filters(request: Request) -> tuple[str | None, dict[str, Any]]:
     """Return the status and the other filters in a URL."""
     given = msgspec.structs.asdict(_query(request, _Filters))
-    del given["notes"]
+    del given["notes"], given["find"]
     return given.pop("status") or None, given
 
 

@@ -84,11 +84,15 @@ class RunList(Value, frozen=True, kw_only=True):
         runs: The runs.
         next: The ``before`` of the next page; None on the last page.
         notes: The notes on each run that has some, if they were asked for.
+        searched: How many runs were read to find a text; 0 if none was asked for.
+        back_to: The start of the run that was read last; None if there are no more to read.
     """
 
     runs: tuple[RunSummary, ...]
     next: str | None
     notes: dict[str, tuple[Note, ...]] = {}
+    searched: int = 0
+    back_to: Moment | None = None
 
 
 class BulkOutcome(Value, frozen=True, kw_only=True):

@@ -10,7 +10,7 @@ import { api, go, hasBefore, keys, shared, listQuery, live, local, maybe, rows, 
 
 const STATUSES = ["running", "queued", "input_required", "completed", "failed", "interrupted", "canceled", "aborted"];
 const SORTS = [["", "newest"], ["cost", "cost"], ["tokens", "tokens"], ["took", "time"], ["effect", "effect"]];
-const FILTERS = ["status", "agent", "effect", "error_code", "tool", "conversation", "owner", "tenant", "text", "since", "until", "currency", "sort"];
+const FILTERS = ["status", "agent", "effect", "error_code", "tool", "conversation", "owner", "tenant", "text", "find", "since", "until", "currency", "sort"];
 
 export async function runsPage(page) {
   page.title("Runs");
@@ -26,6 +26,7 @@ export async function runsPage(page) {
   const list = h("ol.runs", { "aria-label": "Runs" });
   const choice = new Choice(list, rest, () => refresh());
   const counts = h("section.counts", { "aria-label": "Counts" });
+  const searched = h("p.quiet", { role: "status" });
   const more = h("nav.paging", { "aria-label": "Pages of the list" });
   // An arrow key changes a closed select: its steps are not pages of the history.
   let isByKey = false;
@@ -33,7 +34,7 @@ export async function runsPage(page) {
     h("select", { name, onkeydown: () => (isByKey = true), onpointerdown: () => (isByKey = false), onchange: () => set(typed(), { replace: isByKey }) },
       options.map(([value, text]) => h("option", { value, selected: (rest[name] ?? "") === value }, text))));
   const field = (name, label, type = "text", width = "") => h(`label${width}`, h("span", label), h("input", { name, type, value: shownAs(name, rest[name]) }));
-  const extra = ["conversation", "owner", "tenant", "tool", "since", "until", "error_code"];
+  const extra = ["find", "conversation", "owner", "tenant", "tool", "since", "until", "error_code"];
   const typed = () => Object.fromEntries([...new FormData(form)].map(([name, value]) => [name, sentAs(name, String(value).trim())]));
   const form = h("form.filters", { role: "search", "aria-label": "Filter", onsubmit: (event) => {
     event.preventDefault();
@@ -46,7 +47,7 @@ export async function runsPage(page) {
   choose("sort", "Order", SORTS),
   rest.currency && choose("currency", "Currency", [["", "any"], [rest.currency, rest.currency]]),
   h("details.more", { open: extra.some((name) => rest[name]) }, h("summary", "More"),
-    h("div.fields", field("tool", "Tool"), field("error_code", "Error code"), field("conversation", "Conversation"), field("owner", "Owner"), field("tenant", "Tenant"),
+    h("div.fields", field("find", "Any text in arguments and outputs", "search"), field("tool", "Tool"), field("error_code", "Error code"), field("conversation", "Conversation"), field("owner", "Owner"), field("tenant", "Tenant"),
       field("since", "Since", "datetime-local"), field("until", "Until", "datetime-local"), h("button", "Filter"))));
   const active = Object.entries(rest).filter(([name]) => name !== "sort");
   const chips = h("div.chips", h("a.chip.unknown", { href: to(address({ effect: rest.effect === "unknown" ? "" : "unknown" })), "aria-pressed": null, class: rest.effect === "unknown" ? "chip unknown on" : "chip unknown" }, "Unknown effects"),
@@ -54,18 +55,19 @@ export async function runsPage(page) {
     active.map(([name, value]) => (name === "effect" && value === "unknown") || (name === "status" && value === "input_required") ? null
       : h("a.chip.on", { href: to(address({ [name]: "" })), "aria-label": `Without ${words(name)} ${value}` }, `${words(name)}: ${value} ×`)),
     h("span.grow"), choice.toggle,
-    shared.me.datasets && h("button.chip", { type: "button", onclick: () => addToDataset("the runs of this list", { filters: Object.fromEntries(active) }) }, "Add to a dataset …"));
+    shared.me.datasets && !rest.find && h("button.chip", { type: "button", onclick: () => addToDataset("the runs of this list", { filters: Object.fromEntries(active) }) }, "Add to a dataset …"));
   const draw = (found) => {
     keyed(list, found.runs.map((run) => ({ ...run, notes: found.notes?.[run.run_id] })), (run) => run.run_id, (run) => runLine(run, choice));
     choice.mark();
     if (!found.runs.length && !list.nextElementSibling?.matches(".empty")) list.after(h("p.empty", active.length || rest.sort ? "No run matches." : "No runs yet."));
     if (found.runs.length) page.main.querySelector(".empty")?.remove();
     fill(more, before && h("button", { type: "button", onclick: () => (hasBefore() ? history.back() : go(address({}))) }, hasBefore() ? "Newer" : "To the first page"),
-      found.next && local(address({ before: found.next }), { class: "button", rel: "next" }, "Next 100"));
+      found.next && local(address({ before: found.next }), { class: "button", rel: "next" }, rest.find ? "Search older runs" : "Next 100"));
+    if (rest.find) fill(searched, `${many(found.searched ?? 0, "run")} searched`, found.back_to ? [", back to ", when(found.back_to), "; there are older ones."] : ". There are no older ones.");
   };
   /** @returns {Promise<RunList>} */
   const load = () => api("/api/runs" + listQuery({ ...filter, notes: columns.includes("notes") ? "true" : "" }));
-  const count = async () => drawCounts(counts, await maybe("/api/counts" + listQuery({ ...rest, sort: "" })), rest);
+  const count = async () => drawCounts(counts, await maybe("/api/counts" + listQuery({ ...rest, sort: "", find: "" })), rest);
   const refresh = async () => {
     const [now] = await Promise.all([load(), count()]);
     if (page.isThere()) draw(now);
@@ -76,12 +78,13 @@ export async function runsPage(page) {
   const heads = h("div.run.heads", { "aria-hidden": "true" }, h("span", "status"), h("span", "request"), h("span.tools", "tools"), h("span.figures", h("span.effect"), h("span.figure.took", "took"), h("span.figure.events", "events"), h("span.figure.tokens", "tokens"), h("span.figure.cost", "cost"), h("span.figure.when", "began")));
   const listing = h("div.listing", heads, list);
   for (const name of COLUMNS) listing.classList.toggle(`without-${name}`, !columns.includes(name));
-  fill(page.main, h("h1.away", "Runs"), counts, chips, form, h("div.shape", columnChoice(columns, (change) => set(change, { replace: true })), views({ ...rest, ...shape })), left, choice.bar, listing, more, h("p.quiet.zone", `Times are those of ${zone()}; days of costs are those of UTC.`));
+  fill(page.main, h("h1.away", "Runs"), counts, chips, form, h("div.shape", columnChoice(columns, (change) => set(change, { replace: true })), views({ ...rest, ...shape })), left, searched, choice.bar, listing, more, h("p.quiet.zone", `Times are those of ${zone()}; days of costs are those of UTC.`));
   focusColumn(page.main);
   draw(found);
   performance.mark("drawn");
   rows(page, () => [...list.querySelectorAll("a.run")]);
-  if (!before) live(page, refresh);
+  // A search reads many logs, so it is not repeated by itself.
+  if (!before && !rest.find) live(page, refresh);
   page.closing(keys((key, event) => {
     const box = /** @type {HTMLInputElement | null | undefined} */ (document.activeElement?.closest("li")?.querySelector("input.choose"));
     if (key !== "x" || !box) return false;
