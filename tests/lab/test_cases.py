@@ -458,3 +458,25 @@ async def test_approvals_and_answers_of_child_runs_come_from_the_record() -> Non
     row = await tried(dataset, agent)
     assert (row.status, row.new_effects, row.answer) == ("completed", (), case.answer)
     assert row.scores["same_effects"].value == 1
+
+
+@pytest.mark.parametrize("edited", [False, True])
+async def test_a_record_answers_for_all_users_that_a_call_needs(*, edited: bool) -> None:
+    @tool(effect="write", approvals=2)
+    def send(cents: int) -> str:
+        """Send money."""
+        MADE.append(str(cents))
+        return "sent"
+
+    model = ScriptedModel([[ToolCall("s", "send", {"cents": 5})], "Sent."] * 9)
+    agent, journal = Agent[Any]("bank", model=model, tools=[send]), MemoryJournal()
+    result = await run(agent, Request("Go.", run_id="r"), journal=journal)
+    for user in ("ann", "bob"):
+        item: Any = result.pending[0]
+        is_edit = edited and user == "ann"
+        given = item.edit({"cents": 3}, by=user) if is_edit else item.approve(by=user)
+        result = await resume("r", agent, journal=journal, answers=[given])
+    assert MADE.pop() == ("3" if edited else "5")
+    row = await tried(await Dataset.from_journal(journal), agent)
+    assert (row.status, row.new_effects) == ("completed", ())
+    assert row.scores["same_effects"].value == 1
