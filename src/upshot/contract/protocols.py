@@ -390,6 +390,7 @@ class RunFilters(TypedDict, total=False):
             that tenant, otherwise a user without a tenant.
         tenant: Only runs of this ``tenant`` of their attributes.
         tool: Only runs that called this tool, or wait to.
+        model: Only runs whose last session has ended and that called this model, "provider:name".
         text: Only runs whose listed request or answer contains this text, in any case.
         since: Only runs that started, or were submitted, at this moment or later; timezone-aware.
         until: Only runs that started, or were submitted, before this moment.
@@ -411,6 +412,7 @@ class RunFilters(TypedDict, total=False):
     owner: str
     tenant: str
     tool: str
+    model: str
     text: str
     since: datetime | None
     until: datetime | None

@@ -462,6 +462,7 @@ async def broadcast(
     effect: str = ...,
     error_code: str = ...,
     limit: int | None = ...,
+    model: str = ...,
     owner: str = ...,
     parent_run_id: str | None = ...,
     prefix: str = ...,
@@ -490,6 +491,7 @@ async def broadcast(
         effect: Only runs with this worst effect: "none", "applied" or "unknown".
         error_code: Only runs that failed with this code.
         limit: The maximum number of runs, from 1; None returns all.
+        model: Only runs whose last session has ended and that called this model, "provider:name".
         owner: Only runs of this user: ``user`` of their attributes. With *tenant*, it is a user of
             that tenant, otherwise a user without a tenant.
         parent_run_id: Only child runs of this run; "" gives root runs.

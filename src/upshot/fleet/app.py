@@ -561,6 +561,7 @@ class App:
         owner: str = "",
         tenant: str = "",
         tool: str = "",
+        model: str = "",
         text: str = "",
         since: datetime | None = None,
         until: datetime | None = None,
@@ -582,6 +583,7 @@ class App:
                 that tenant's user, otherwise the user without a tenant.
             tenant: Only runs with this ``tenant`` in their attributes.
             tool: Only runs that called this tool, or wait to.
+            model: Only runs that called this model, "provider:name", and have ended or wait.
             text: Only runs with this text in the listed part of request or answer; case is ignored.
             since: Only runs that started, or were submitted, at this moment or later;
                 timezone-aware.
@@ -607,6 +609,7 @@ class App:
             owner=owner,
             tenant=tenant,
             tool=tool,
+            model=model,
             text=text,
             since=since,
             until=until,

@@ -462,6 +462,7 @@ class App:
         owner: str = "",
         tenant: str = "",
         tool: str = "",
+        model: str = "",
         text: str = "",
         since: datetime | None = None,
         until: datetime | None = None,
@@ -483,6 +484,7 @@ class App:
                 that tenant's user, otherwise the user without a tenant.
             tenant: Only runs with this ``tenant`` in their attributes.
             tool: Only runs that called this tool, or wait to.
+            model: Only runs that called this model, "provider:name", and have ended or wait.
             text: Only runs with this text in the listed part of request or answer; case is ignored.
             since: Only runs that started, or were submitted, at this moment or later;
                 timezone-aware.
@@ -510,6 +512,7 @@ class App:
         effect: str = ...,
         error_code: str = ...,
         limit: int | None = ...,
+        model: str = ...,
         owner: str = ...,
         parent_run_id: str | None = ...,
         prefix: str = ...,
@@ -533,6 +536,8 @@ class App:
             effect: Only runs with this worst effect: "none", "applied" or "unknown".
             error_code: Only runs that failed with this code.
             limit: The maximum number of runs, from 1; None returns all.
+            model: Only runs whose last session has ended and that called this model,
+                "provider:name".
             owner: Only runs of this user: ``user`` of their attributes. With *tenant*, it is a user
                 of that tenant, otherwise a user without a tenant.
             parent_run_id: Only child runs of this run; "" gives root runs.

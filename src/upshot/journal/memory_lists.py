@@ -74,8 +74,16 @@ class MemoryLists:
                 raise no_such_page(wanted.before)
             listed = listed[ids.index(wanted.before) + 1 :]
         return [
-            run for run in listed if wanted.holds(run) and wanted.phase in ("", self._phase(run))
+            run
+            for run in listed
+            if wanted.holds(run)
+            and wanted.phase in ("", self._phase(run))
+            and (not wanted.model or self._has_called(run.run_id, wanted.model))
         ][: wanted.limit]
+
+    def _has_called(self, run_id: str, model: str) -> bool:
+        calls = self._logs[run_id].calls
+        return any(one.type == "model" and one.name == model for one in calls)
 
     async def counts(self, status: str | None = None, **filters: Unpack[RunFilters]) -> RunCounts:
         """See ``SharedJournal.counts``."""

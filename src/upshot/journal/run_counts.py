@@ -336,6 +336,11 @@ def encode_calls(calls: Sequence[CallCount]) -> str:
     return _encoder.encode(calls).decode() if calls else ""
 
 
+def to_model_part(model: str) -> str:
+    """Return the part of the encoded calls of a run that says that it called a model."""
+    return f'"type":"model","name":{_to_json(model)}'
+
+
 def _decode_calls(text: str) -> list[_StoredCalls]:
     """Decode the calls of a run; nothing if they cannot be read."""
     try:

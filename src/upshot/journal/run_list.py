@@ -62,6 +62,7 @@ class RunQuery(NamedTuple):
     owner: str = ""
     tenant: str = ""
     tool: str = ""
+    model: str = ""
     text: str = ""
     since: datetime | None = None
     until: datetime | None = None
@@ -97,7 +98,7 @@ class RunQuery(NamedTuple):
         return currency, SORTS[self.sort](run) if self.sort else 0.0
 
     def holds(self, run: RunSummary) -> bool:
-        """Whether *run* matches the filters; limit, place and phase are ignored."""
+        """Whether *run* matches the filters; limit, place, phase and model are ignored."""
         return bool(
             (self.phase or self.status in (None, run.status))
             and self.agent_id in ("", run.agent_id)

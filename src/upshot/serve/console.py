@@ -752,6 +752,7 @@ class _Filters(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
     owner: str = ""
     tenant: str = ""
     tool: str = ""
+    model: str = ""
     text: str = ""
     effect: str = ""
     error_code: str = ""

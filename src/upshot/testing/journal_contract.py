@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from upshot.contract.agent_spec import AgentSpec, HandoffEvent
 from upshot.contract.base.enums import Effect, ErrorCode, Status
+from upshot.contract.call_counts import CallCount
 from upshot.contract.error import AgentError
 from upshot.contract.events import (
     BoardChanged,
@@ -378,13 +379,15 @@ class JournalContract(LedgerChecks, Suite[Journal]):
     async def test_the_list_of_runs_says_whose_each_is_and_what_it_answered(
         self, journal: Journal
     ) -> None:
-        """Runs can be filtered by owner, tenant, tool, text and time, and sorted by duration."""
+        """Filters by owner, tenant, tool, model, text and time; sorts by duration."""
         for n, user in enumerate(("ann", "bob", "ann")):
             started = _started(f"run-{n}", _START + timedelta(minutes=n))
             owned = {"user": user, "tenant": f"t-{n % 2}"}
             journal.append(replace(started, attributes=owned))
             tools = ("send", "resend") if n else ("send_all",)
-            facts = {"answer": f"Ämter, {n} of them.", "tools": tools, "took_s": n * 1.5}
+            calls = (CallCount(type="model", name=f"a:m-{n % 2}", calls=1),)
+            facts: dict[str, Any] = {"tools": tools, "calls": calls, "took_s": n * 1.5}
+            facts["answer"] = f"Ämter, {n} of them."
             journal.append(replace(_settled(f"run-{n}", 2), **facts))
             await journal.durable(f"run-{n}", 2)
 
@@ -401,6 +404,8 @@ class JournalContract(LedgerChecks, Suite[Journal]):
         assert await ids(owner="ann") == [], "a user without a tenant has runs of one"
         assert await ids(tenant="t-1") == ["run-1"], "it gave others for a tenant"
         assert await ids(tool="send") == ["run-2", "run-1"], "it gave others for a tool"
+        assert await ids(model="a:m-0") == ["run-2", "run-0"], "it gave others for a model"
+        assert await ids(model="a:m") == [], "it gave others for the start of a model's name"
         assert await ids(text="äMTER, 1") == ["run-1"], "it gave others for a text"
         assert await ids(text="no such") == [], "it gave runs without the text"
         minute = _START + timedelta(minutes=1)

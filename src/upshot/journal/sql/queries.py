@@ -19,6 +19,7 @@ from upshot.journal.artifact_store import StoredArtifact
 from upshot.journal.event_codec import Damage, Entry, checksum, damage_error, from_micros, to_micros
 from upshot.journal.export_file import ExportedRun, read_lines, write_lines
 from upshot.journal.lease_holder import NOBODY, read_holder
+from upshot.journal.run_counts import to_model_part
 from upshot.journal.run_list import LEAST_TOOK_S, RunQuery, already_there, searched, to_lines
 from upshot.journal.shared import QUEUED
 from upshot.journal.sql.connection import (
@@ -320,6 +321,7 @@ def _conditions(connection: Connection, wanted: RunQuery) -> Iterator[tuple[Any,
         ("agent_id = ?", wanted.agent_id),
         ("error_code <> '' AND error_code = ?", wanted.error_code),
         ("instr(tools, ?) > 0", wanted.tool and to_lines([wanted.tool])),
+        ("instr(calls, ?) > 0", wanted.model and to_model_part(wanted.model)),
         (_WITH_TEXT, searched(wanted.text)),
         ("cost > 0 AND currency = ?", wanted.currency),
         ("context_id <> '' AND context_id = ?", wanted.context_id),

@@ -59,7 +59,7 @@ function draw(page, found) {
       card("Waiting", "items of the inbox by age", ages(found)),
       ...costs(found, runs),
       found.agents.length ? card("Agents", "", agents(found, runs), ".wide") : null,
-      found.models.length ? card("Models", "calls", calls(found.models, null)) : null,
+      found.models.length ? card("Models", "calls", calls(found.models, (model) => runs({ model }))) : null,
       found.tools.length ? card("Tools", local("/tools" + listQuery({ period: found.period === "day" ? "" : found.period }), { "data-mark": "all tools" }, "all, with failures and slowest calls"), calls(found.tools, (tool) => runs({ tool }))) : null,
       found.limits.length ? card("Limits of providers", "as the last replies said, and calls that they refused", limits(found, runs), ".wide") : null,
       found.workers.length ? card("Workers", "and how many runs each holds", workers(found), ".wide") : null),
@@ -303,7 +303,7 @@ export const scaleOf = (rows) => [0.005, Math.max(1, ...rows.map((row) => row.p9
 function calls(rows, path) {
   const [least, most] = scaleOf(rows);
   return h("table.figures", h("thead", h("tr", h("th", { scope: "col" }, "name"), h("th.num", { scope: "col" }, "calls"), h("th.num", { scope: "col" }, "failed"), h("th.num", { scope: "col" }, "p50"), h("th.num", { scope: "col" }, "p95"), h("td.ranges"))),
-    h("tbody", rows.map((row) => h("tr", h("th", { scope: "row" }, path ? h("a", { href: to(path(row.name)), "data-mark": `calls ${row.name}` }, h("code", row.name)) : h("code", row.name)),
+    h("tbody", rows.map((row) => h("tr", h("th", { scope: "row" }, h("a", { href: to(path(row.name)), "data-mark": `calls ${row.name}` }, h("code", row.name))),
       h("td.num", NUMBER.format(row.calls)), h("td.num", { class: row.failed ? "num failing" : "num" }, row.failed ? NUMBER.format(row.failed) : "–"),
       h("td.num", row.p50_s === null ? "–" : took(row.p50_s)), h("td.num", row.p95_s === null ? "–" : took(row.p95_s), slower(row.p95_s, row.p95_before_s)), h("td.ranges", range(row, least, most))))));
 }

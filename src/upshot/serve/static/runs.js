@@ -10,7 +10,7 @@ import { api, go, hasBefore, keys, shared, listQuery, live, local, maybe, rows, 
 
 const STATUSES = ["running", "queued", "input_required", "completed", "failed", "interrupted", "canceled", "aborted"];
 const SORTS = [["", "newest"], ["cost", "cost"], ["tokens", "tokens"], ["took", "time"], ["effect", "effect"]];
-const FILTERS = ["status", "agent", "effect", "error_code", "tool", "conversation", "owner", "tenant", "text", "find", "since", "until", "currency", "sort"];
+const FILTERS = ["status", "agent", "effect", "error_code", "tool", "model", "conversation", "owner", "tenant", "text", "find", "since", "until", "currency", "sort"];
 
 export async function runsPage(page) {
   page.title("Runs");
@@ -34,7 +34,7 @@ export async function runsPage(page) {
     h("select", { name, onkeydown: () => (isByKey = true), onpointerdown: () => (isByKey = false), onchange: () => set(typed(), { replace: isByKey }) },
       options.map(([value, text]) => h("option", { value, selected: (rest[name] ?? "") === value }, text))));
   const field = (name, label, type = "text", width = "") => h(`label${width}`, h("span", label), h("input", { name, type, value: shownAs(name, rest[name]) }));
-  const extra = ["find", "conversation", "owner", "tenant", "tool", "since", "until", "error_code"];
+  const extra = ["find", "conversation", "owner", "tenant", "tool", "model", "since", "until", "error_code"];
   const typed = () => Object.fromEntries([...new FormData(form)].map(([name, value]) => [name, sentAs(name, String(value).trim())]));
   const form = h("form.filters", { role: "search", "aria-label": "Filter", onsubmit: (event) => {
     event.preventDefault();
@@ -47,7 +47,7 @@ export async function runsPage(page) {
   choose("sort", "Order", SORTS),
   rest.currency && choose("currency", "Currency", [["", "any"], [rest.currency, rest.currency]]),
   h("details.more", { open: extra.some((name) => rest[name]) }, h("summary", "More"),
-    h("div.fields", field("find", "Any text in arguments and outputs", "search"), field("tool", "Tool"), field("error_code", "Error code"), field("conversation", "Conversation"), field("owner", "Owner"), field("tenant", "Tenant"),
+    h("div.fields", field("find", "Any text in arguments and outputs", "search"), field("tool", "model", "Tool"), field("error_code", "Error code"), field("conversation", "Conversation"), field("owner", "Owner"), field("tenant", "Tenant"),
       field("since", "Since", "datetime-local"), field("until", "Until", "datetime-local"), h("button", "Filter"))));
   const active = Object.entries(rest).filter(([name]) => name !== "sort");
   const chips = h("div.chips", h("a.chip.unknown", { href: to(address({ effect: rest.effect === "unknown" ? "" : "unknown" })), "aria-pressed": null, class: rest.effect === "unknown" ? "chip unknown on" : "chip unknown" }, "Unknown effects"),
