@@ -25,6 +25,7 @@ __all__ = [
     "find_postgres",
     "free_port",
     "needed",
+    "other_user",
     "started_server",
 ]
 

@@ -20,6 +20,7 @@ from tests.postgres import PostgresServer
 FOLDER = Path(__file__).parents[2] / "docs" / "operation"
 ALARMS, DASHBOARD = FOLDER / "alarms.yml", FOLDER / "dashboard.json"
 RUNBOOK = FOLDER.parent / "runbook.md"
+GAME_DAYS = FOLDER.parents[1] / "tests" / "gamedays" / "test_game_days.py"
 USED = re.compile(r"(upshot_\w+)(?:\{([^}]*)\})?")
 LABEL = re.compile(r"(\w+)\s*(?:=~|!~|!=|=)")
 promtool = pytest.mark.skipif(
@@ -80,6 +81,9 @@ def test_every_alarm_has_a_section_of_the_runbook_and_every_section_an_alarm() -
     sections = {one.lower().replace(" ", "-") for one in headings}
     named = {one["labels"]["runbook"] for one in rules()}
     assert named <= sections
+    # make gamedays causes each of them.
+    caused = GAME_DAYS.read_text("utf-8")
+    assert [one for one in headings if f'"{one}"' not in caused] == []
     assert all(one["annotations"]["summary"] for one in rules())
 
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import shutil
 import signal
 import socket
 import sqlite3
 import subprocess
+import tempfile
 from collections.abc import Iterator
 from contextlib import closing, suppress
 from datetime import UTC, datetime
@@ -17,7 +20,14 @@ from typing import Any
 import pytest
 
 from tests.gamedays.game_day import GameDay
-from tests.postgres import PostgresServer, free_port, started_server
+from tests.postgres import (
+    PostgresServer,
+    fast_folder,
+    find_postgres,
+    free_port,
+    other_user,
+    started_server,
+)
 
 # Its model answers once there is a file ``go``; a request may name a tool to call first.
 DESK = """
@@ -103,6 +113,77 @@ def test_database_away(day: GameDay, server: PostgresServer) -> None:
     day.until(lambda: day.statuses(run) != ["running"], "the run goes on")
     # It was paid, or the list says that this is not known.
     assert day.statuses(run) == ["completed"] or "pay" in unknown
+
+
+class Standbys:
+    """Further servers that follow another one."""
+
+    def __init__(self, server: PostgresServer) -> None:
+        self._folder = Path(tempfile.mkdtemp(prefix="upshot-standby-", dir=fast_folder()))
+        self._user = other_user()
+        if self._user:
+            os.chown(self._folder, self._user["user"], self._user["group"])
+        self._running: list[subprocess.Popen[bytes]] = []
+        self.database = server.new_database()
+
+    def follow(self, port: int) -> int:
+        """Start a server that follows the one at a port; return its own port."""
+        data, own = str(self._folder / f"data-{port}"), free_port()
+        self._do("pg_basebackup", "-h127.0.0.1", f"-p{port}", "-Uupshot", f"-D{data}", "-R")
+        options = ["-h127.0.0.1", f"-p{own}", f"-k{self._folder}", "-cfsync=off"]
+        program = [f"{find_postgres()}/postgres", f"-D{data}", *options]
+        with open(self._folder / "log", "ab") as log:
+            server: Any = subprocess.Popen(program, stdout=log, stderr=log, **self._user)
+        self._running.append(server)
+        return own
+
+    def promote(self, port: int) -> None:
+        """Make the server that followed *port* a primary."""
+        self._do("pg_ctl", "promote", "-w", f"-D{self._folder / f'data-{port}'}")
+
+    def _do(self, program: str, *arguments: str) -> None:
+        command = [f"{find_postgres()}/{program}", *arguments]
+        subprocess.run(command, check=True, capture_output=True, cwd="/", **self._user)
+
+    def close(self) -> None:
+        """Stop them."""
+        for server in reversed(self._running):
+            server.send_signal(signal.SIGQUIT)
+            server.wait(60)
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+
+@pytest.fixture
+def standbys(server: PostgresServer) -> Iterator[Standbys]:
+    with closing(Standbys(server)) as found:
+        yield found
+
+
+def test_standby_promoted(day: GameDay, server: PostgresServer, standbys: Standbys) -> None:
+    first = server.port
+    second = standbys.follow(first)
+    hosts = f"127.0.0.1:{first},127.0.0.1:{second}"
+    name = f"{standbys.database}?target_session_attrs=read-write"
+    day.env["UPSHOT_JOURNAL"] = f"postgresql://upshot@{hosts}/{name}"
+    server.do("ALTER SYSTEM SET synchronous_standby_names = '*'")
+    server.do("SELECT pg_reload_conf()")
+    day.write(DESK)
+    day.work()
+    day.monitor()
+    before = day.submit("Hello.", "Hello.")
+    day.until(day.is_completed(*before), "runs complete")
+    server.stop()
+    standbys.promote(first)
+    day.fires("UpshotNoSynchronousStandby")
+    # Nothing that was acknowledged is lost.
+    assert day.statuses(*before) == ["completed"] * 2
+    assert "none that commits wait for" in day.follow("Standby promoted", [0])[0]
+    standbys.follow(second)
+    day.follow("Standby promoted", [1])
+    day.clears("UpshotNoSynchronousStandby")
+    assert "a commit waits for it" in day.follow("Standby promoted", [0])[0]
+    day.until(day.is_completed(*day.submit("Hello.")), "runs complete again")
+    server.start()
 
 
 def test_poisoned_run(day: GameDay) -> None:
