@@ -1,15 +1,36 @@
 """The program of the Claude Agent SDK as the engine of a run, on the simulator."""
 
+import asyncio
 import os
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
 
 import pytest
 
 from tests.adapters_real.plays import KEY, QUIET, is_here
-from upshot import Agent, Budget, Handoff, open_journal, run, start, tool
+from upshot import (
+    Agent,
+    Budget,
+    Handoff,
+    ScriptedModel,
+    ScriptEngine,
+    open_journal,
+    run,
+    start,
+    tool,
+)
 from upshot.adapters import as_engine
-from upshot.contract import ToolDenied, ToolExecutionResult, ToolFailure
-from upshot.sim import Reply, Scenario, ScriptedCall, Simulator, StatusFault, Tokens
+from upshot.contract import ToolDenied, ToolExecutionResult, ToolFailure, ToolTimeout
+from upshot.sim import (
+    CutFault,
+    HangFault,
+    Reply,
+    Scenario,
+    ScriptedCall,
+    Simulator,
+    StatusFault,
+    Tokens,
+)
 from upshot.tools import Ask
 
 pytestmark = pytest.mark.skipif(
@@ -77,6 +98,16 @@ def says(text, **fields):
     return Reply(text=text, usage=COUNTS, **fields)
 
 
+def programs_in(folder):
+    """The processes that work in a folder, such as the program there."""
+    found = set()
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if (process / "cwd").readlink() == folder:
+                found.add(process.name)
+    return found
+
+
 async def test_calls_and_replies_are_those_of_the_run(desk, added):
     reply = says("three and five", chunk_chars=5)
     async with desk(calls(1, 3), reply) as agent, start(agent, "Add") as live:
@@ -138,6 +169,110 @@ async def test_a_refused_request_is_classified_and_not_sent_twice(desk, status, 
     async with desk(says("no"), faults=[fault]) as agent:
         result = await run(agent, "Add")
     assert (result.status, result.error.code) == ("failed", code)
+
+
+@pytest.mark.parametrize("fault", [StatusFault(status=404, times=1), CutFault(times=1)])
+async def test_a_reply_that_is_not_streamed_is_read_too(desk, added, fault):
+    """If a stream is refused or breaks off, the program asks again without one."""
+    asked = calls(1, 3)
+    first = Reply(text="I add.", tool_calls=asked.tool_calls, usage=COUNTS)
+    async with desk(first, says("done"), faults=[fault]) as agent:
+        result = await run(agent, "Add", budget=Budget(deadline_s=100))
+        streamed = [bool(request.body.get("stream")) for request in desk.requests()]
+    assert (result.status, result.content, sorted(added)) == ("completed", "done", [1, 3])
+    assert streamed == [True, False, True]
+    assert result.messages[0].text == "I add."
+    assert (result.usage.api_calls, result.usage.output_tokens) == (2, 100)
+
+
+async def test_an_answer_that_is_not_streamed_is_the_answer(desk):
+    async with desk(says("done"), faults=[CutFault(times=1)]) as agent:
+        result = await run(agent, "Add", budget=Budget(deadline_s=100))
+    assert (result.status, result.content, result.usage.api_calls) == ("completed", "done", 1)
+
+
+async def test_a_reply_of_the_fallback_model_is_counted_as_its_own(desk):
+    fault = StatusFault(status=500, times=1)
+    async with (
+        desk(says("hi"), faults=[fault], fallback_model="claude-haiku-4-5") as agent,
+        start(agent, "Add") as live,
+    ):
+        replies = [event async for event in live if event.kind == "model_replied"]
+        result = await live.result()
+        asked = [request.body["model"] for request in desk.requests()]
+    assert asked == ["claude-sonnet-4-5", "claude-haiku-4-5"]
+    [reply] = replies
+    assert reply.response.provider_data["model"] == "claude-haiku-4-5"
+    # 100 tokens at 1 dollar a million, and 50 at 5.
+    assert (result.content, str(result.cost.total)) == ("hi", "0.000350")
+
+
+@pytest.mark.parametrize("after_events", [0, 3], ids=["silent", "half a reply"])
+async def test_a_deadline_ends_the_run_and_the_program(desk, tmp_path, after_events):
+    fault = HangFault(after_events=after_events)
+    async with desk(says("never"), faults=[fault]) as agent:
+        result = await run(agent, "Add", budget=Budget(deadline_s=4))
+        asked = len(desk.requests())
+    # On a slow machine the program may not have asked yet.
+    assert (result.status, result.error.code, asked <= 1) == ("failed", "timeout", True)
+    assert not programs_in(tmp_path)
+
+
+async def test_a_deadline_ends_a_call_of_the_run(desk, tmp_path, added):
+    @tool(effect="write")
+    async def put(x: int) -> str:
+        added.append(x)
+        await asyncio.Event().wait()
+        return "never"
+
+    async with desk(calls(5, name="mcp__upshot__put"), says("no"), ours=[put]) as agent:
+        result = await run(agent, "Put", budget=Budget(deadline_s=8))
+        asked = len(desk.requests())
+    assert (result.status, result.error.code, added, asked) == ("failed", "timeout", [5], 1)
+    [outcome] = result.tool_outcomes
+    assert isinstance(outcome, ToolTimeout)
+    assert not programs_in(tmp_path)
+
+
+async def test_it_works_inside_another_run(desk, added):
+    async with desk(calls(1), says("three")) as agent, open_journal("memory:") as journal:
+
+        async def script(current, host, board):
+            return (await current.child(agent, "Add")).content
+
+        outer = Agent("outer", engine=ScriptEngine(script))
+        result = await run(outer, "Add", journal=journal)
+        [inner] = await journal.runs(parent_run_id=result.run_id)
+    assert (result.output, added, inner.status) == ("three", [1], "completed")
+    assert (result.usage.api_calls, result.usage.input_tokens) == (2, 200)
+
+
+async def test_the_deadline_of_the_run_around_it_holds(desk, tmp_path):
+    async with (
+        desk(says("never"), faults=[HangFault()]) as agent,
+        open_journal("memory:") as journal,
+    ):
+
+        async def script(current, host, board):
+            return (await current.child(agent, "Add")).content
+
+        outer = Agent("outer", engine=ScriptEngine(script))
+        result = await run(outer, "Add", journal=journal, budget=Budget(deadline_s=4))
+        [inner] = await journal.runs(parent_run_id=result.run_id)
+    assert (result.error.code, inner.status) == ("timeout", "failed")
+    assert not programs_in(tmp_path)
+
+
+async def test_an_agent_among_its_tools_is_a_child_run(desk):
+    counts = Agent("counts", model=ScriptedModel(["five"]))
+    call = ScriptedCall(name="mcp__upshot__counts", arguments={"request": "Count"})
+    replies = Reply(tool_calls=(call,), usage=COUNTS), says("It is five.")
+    async with desk(*replies, ours=[counts]) as agent, open_journal("memory:") as journal:
+        result = await run(agent, "How many?", journal=journal)
+        [inner] = await journal.runs(parent_run_id=result.run_id)
+        read = str(desk.requests()[-1].body["messages"][-1])
+    assert (result.content, inner.agent_id, inner.status) == ("It is five.", "counts", "completed")
+    assert "five" in read
 
 
 async def test_a_call_that_needs_an_approval_fails_the_run_and_is_not_made(desk, added):

@@ -2,7 +2,8 @@
 
 A program of its own asks the model and calls tools. Its hooks lead each call through the run before
 the tool's body runs, and its stream of messages becomes replies of the run. After a reply with
-calls, the program's hooks wait until the run allows the next request.
+calls, the program's hooks wait until the run allows the next request. If the stream of a reply
+breaks off, the program asks again without one; that reply comes as a message for each block.
 
 The program's conversation is not in the log, so it cannot be continued in another session: a call
 that waits for an approval fails the run and is not made, and a resumed run fails, unless its last
@@ -10,7 +11,8 @@ reply is the answer.
 
 Source:
     claude-agent-sdk 0.2 (``client.py``, ``types.py``), read in 2026. The stream of partial messages
-    has the events of the Messages API.
+    has the events of the Messages API. The message of a block that was streamed has no
+    ``stop_reason``, and that of a whole reply has one.
 """
 
 from __future__ import annotations
@@ -51,6 +53,9 @@ _PREFIX: Final = f"mcp__{_OURS}__"
 # A hook waits for the run, which has its own deadlines.
 _HOOK_S: Final = 86_400.0
 _INTERRUPT_S: Final = 5.0
+# All blocks of a reply that was not streamed have come when a hook has waited this long for it.
+_WHOLE_S: Final = 0.1
+_WAITS: Final = object()
 _LOST: Final = "the program of the Claude Agent SDK keeps its conversation to itself, so "
 
 
@@ -207,7 +212,7 @@ class _Work(AgentWork):
                     return item
                 if isinstance(item, str):
                     self._open.discard(item)
-                elif _event(item).get("type") == "message_start":
+                elif _event(item).get("type") == "message_start" or _is_whole(item):
                     self._ahead.appendleft(item)
                     break
                 else:
@@ -219,32 +224,8 @@ class _Work(AgentWork):
         """Read the program's next reply as a model call of the run."""
         name = f"anthropic:{agent.model or 'claude'}"
 
-        async def stream() -> AsyncIterator[StreamItem]:
-            self._may_ask.set()
-            reader, is_open = StreamReader("messages", provider="anthropic"), True
-            messages: list[Any] = []
-            try:
-                while is_open:
-                    one = await self._take()
-                    messages.append(one)
-                    if one is None or _is_result(one):
-                        self._ahead.appendleft(one)
-                        yield _failed(messages)
-                        return
-                    event = _event(one)
-                    is_open = event.get("type") != "message_stop"
-                    data = f"event: {event.get('type')}\ndata: {encode_text(event)}\n\n"
-                    for delta in reader.feed(data.encode()) if event else ():
-                        yield delta
-            # Whatever the SDK raised is the reply's error.
-            except Exception as error:
-                yield _failed([error])
-                return
-            self._may_ask.clear()
-            yield self._with_own_names(reader.close(), name)
-
         async def call() -> ModelResponse:
-            async for item in stream():
+            async for item in self._stream(name):
                 if isinstance(item, ModelResponse):
                     return item
             raise AssertionError("a stream ends with its reply")
@@ -255,7 +236,55 @@ class _Work(AgentWork):
             system=as_text(system) or None,
             tools=tuple(self._specs),
         )
-        return await self.ask(name, request, call, stream)
+        return await self.ask(name, request, call, lambda: self._stream(name))
+
+    async def _stream(self, name: str) -> AsyncIterator[StreamItem]:
+        """Yield the deltas of the program's next reply, and the reply."""
+        self._may_ask.set()
+        reader, is_open = _reader(), True
+        messages: list[Any] = []
+        try:
+            while is_open:
+                one = await self._take()
+                messages.append(one)
+                if one is None or _is_result(one):
+                    self._ahead.appendleft(one)
+                    yield _failed(messages)
+                    return
+                if _is_whole(one):
+                    reader = await self._read_whole(one)
+                    break
+                event = _event(one)
+                if event.get("type") == "message_start":
+                    # An earlier try may have broken off.
+                    reader = _reader()
+                is_open = event.get("type") != "message_stop"
+                data = f"event: {event.get('type')}\ndata: {encode_text(event)}\n\n"
+                for delta in reader.feed(data.encode()) if event else ():
+                    yield delta
+        # Whatever the SDK raised is the reply's error.
+        except Exception as error:
+            yield _failed([error])
+            return
+        self._may_ask.clear()
+        yield self._with_own_names(reader.close(), name)
+
+    async def _read_whole(self, first: Any) -> StreamReader:
+        """Read a reply that was not streamed, whose first block is in the message *first*."""
+        ident, blocks, one = look_up(first, "message_id"), list[dict[str, Any]](), first
+        while one is not _WAITS:
+            if _is_whole(one) and look_up(one, "message_id") == ident:
+                blocks += map(_to_block, as_items(look_up(one, "content")))
+            elif not _is_aside(one):
+                self._ahead.appendleft(one)
+                break
+            one = await self._take()
+        fields = ("model", "stop_reason", "usage")
+        document = {name: as_json(look_up(first, name)) for name in fields}
+        document |= {"type": "message", "id": as_text(ident), "content": blocks}
+        reader = _reader()
+        reader.feed(encode_text(document).encode())
+        return reader
 
     def _with_own_names(self, response: ModelResponse, name: str) -> ModelResponse:
         """Return *response* with the run's names of its tools."""
@@ -283,7 +312,7 @@ class _Work(AgentWork):
         """Lead a call through the run before its body runs."""
         name, arguments = as_text(given["tool_name"]), as_object(given["tool_input"])
         if not given.get("agent_id"):
-            await self._read[given["tool_use_id"]].wait()
+            await self._wait_for_reply(self._read[given["tool_use_id"]])
         call = ToolCall(given["tool_use_id"], name.removeprefix(_PREFIX), arguments)
         starts: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         is_ours = name.startswith(_PREFIX)
@@ -304,6 +333,14 @@ class _Work(AgentWork):
             return _decision("allow", "The run has made this call.")
         await self._allow_request()
         return _decision("deny", text)
+
+    async def _wait_for_reply(self, is_read: asyncio.Event) -> None:
+        """Wait until the reply of a call has been read; the call may be the sign of its end."""
+        with suppress(TimeoutError):
+            await asyncio.wait_for(is_read.wait(), _WHOLE_S)
+        if not is_read.is_set():
+            self._messages.put_nowait(_WAITS)
+            await is_read.wait()
 
     async def _allow_request(self) -> None:
         """Wait until the run allows the next request, after the last call of a reply."""
@@ -367,6 +404,33 @@ async def _be_lost() -> None:
 
 def _is_result(item: Any) -> bool:
     return type(item).__name__ == "ResultMessage"
+
+
+def _is_whole(item: Any) -> bool:
+    """Whether *item* is a block of a reply of the main agent that was not streamed."""
+    is_main = look_up(item, "parent_tool_use_id") is None
+    return is_main and bool(look_up(item, "message_id")) and bool(look_up(item, "stop_reason"))
+
+
+def _is_aside(item: Any) -> bool:
+    """Whether *item* is neither said by anyone nor the end of something, such as a status."""
+    is_end = item is None or isinstance(item, str) or _is_result(item)
+    return not (is_end or _event(item) or look_up(item, "content") is not None)
+
+
+def _to_block(block: Any) -> dict[str, Any]:
+    """Return a block of a reply in the form of the Messages API."""
+    if (thinking := look_up(block, "thinking")) is not None:
+        signature = as_text(look_up(block, "signature"))
+        return {"type": "thinking", "thinking": thinking, "signature": signature}
+    if (given := look_up(block, "input")) is not None:
+        ident, name = look_up(block, "id"), look_up(block, "name")
+        return {"type": "tool_use", "id": ident, "name": name, "input": given}
+    return {"type": "text", "text": as_text(look_up(block, "text"))}
+
+
+def _reader() -> StreamReader:
+    return StreamReader("messages", provider="anthropic")
 
 
 def _event(item: Any) -> dict[str, Any]:
