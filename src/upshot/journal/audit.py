@@ -46,7 +46,7 @@ _KIND_OF: dict[str, AuditKind] = {
 }
 MOST_ROWS = 1_000
 """The most rows that one read returns."""
-MOST_LOOKED_AT = 20_000
+MOST_LOOKED_AT = 10_000
 """The most rows that one read compares with a condition on arguments."""
 _DETAIL_CHARS = 1_000
 
@@ -220,7 +220,7 @@ class AuditPage(Value, frozen=True, kw_only=True):
     Attributes:
         rows: The rows, newest first.
         next: Read on with this as ``before``; None if there are no more rows. A page may be short,
-            even empty, and have a next one: a condition on arguments looks at 20,000 rows a page.
+            even empty, and have a next one: a condition on arguments looks at 10,000 rows a page.
     """
 
     rows: tuple[AuditRow, ...]
@@ -498,8 +498,8 @@ _ORDERS: dict[str, Callable[[Any, Any], bool]] = {
 _NOWHERE = object()
 
 
-def condition_of(text: str) -> Callable[[AuditRow], bool]:
-    """Return whether a row's arguments meet a condition, such as "amount>100".
+def condition_of(text: str) -> Callable[[JsonObject | None], bool]:
+    """Return whether arguments meet a condition, such as "amount>100"; None meets none.
 
     Raises:
         Misuse: It is not a condition.
@@ -513,7 +513,7 @@ def condition_of(text: str) -> Callable[[AuditRow], bool]:
     path, sign, wanted = found.groups()
     if sign in _ORDERS and _to_number(wanted) is None:
         raise Misuse(f"argument is {text[:80]!r}: {sign} compares numbers; give one after it")
-    return lambda row: _meets(_find(row.arguments, path.split(".")), sign, wanted)
+    return lambda arguments: _meets(_find(arguments, path.split(".")), sign, wanted)
 
 
 def _find(value: object, path: Sequence[str]) -> object:

@@ -65,7 +65,7 @@ class MemoryAudit:
             if not wanted.holds(row) or (wanted.before and row.no >= wanted.before):
                 continue
             looked_at += 1
-            if meets is None or meets(row):
+            if meets is None or meets(row.arguments):
                 rows.append(row)
             if len(rows) == wanted.limit or looked_at == MOST_LOOKED_AT:
                 return AuditPage(rows=tuple(rows), next=row.no)

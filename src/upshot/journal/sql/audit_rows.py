@@ -10,6 +10,7 @@ import msgspec
 from msgspec.structs import replace
 
 from upshot.contract.base.json_values import clean_text, without_nul
+from upshot.contract.base.structs import JsonObject
 from upshot.contract.codec import decode, decoder_of, encode
 from upshot.contract.pending import Pending
 from upshot.journal.audit import (
@@ -155,6 +156,8 @@ def _conditions(wanted: AuditQuery) -> Iterator[tuple[str, tuple[object, ...]]]:
             yield f"{name} <> '' AND {name} = ?", (value,)
     if wanted.tenant:
         yield "(tenant = ? OR run_tenant = ?)", (wanted.tenant, wanted.tenant)
+    if wanted.argument:
+        yield "arguments IS NOT NULL", ()
     for sign, at in ((">=", wanted.since), ("<", wanted.until)):
         if at is not None:
             yield f"at {sign} ?", (_micros(at),)
@@ -171,10 +174,11 @@ def _read_page(connection: Connection, wanted: AuditQuery) -> AuditPage:
     while looked_at < MOST_LOOKED_AT:
         step = _STEP if meets else wanted.limit
         found = _read_rows(connection, wanted, before, step)
-        for row in found:
-            before, looked_at = row.no, looked_at + 1
-            if meets is None or meets(row):
-                rows.append(row)
+        for no, at, *texts, text in found:
+            before, looked_at = no, looked_at + 1
+            arguments = None if text is None else msgspec.json.decode(text)
+            if meets is None or meets(arguments):
+                rows.append(_row(no, at, texts, arguments))
                 if len(rows) == wanted.limit:
                     return AuditPage(rows=tuple(rows), next=before)
         if len(found) < step:
@@ -184,7 +188,7 @@ def _read_page(connection: Connection, wanted: AuditQuery) -> AuditPage:
 
 def _read_rows(
     connection: Connection, wanted: AuditQuery, before: int, limit: int
-) -> list[AuditRow]:
+) -> list[tuple[Any, ...]]:
     conditions = [*_conditions(wanted)]
     if before:
         place = "(at, audit_no) < (SELECT at, audit_no FROM audit WHERE audit_no = ?)"
@@ -192,14 +196,12 @@ def _read_rows(
     words = " AND ".join(text for text, _ in conditions) or "1 = 1"
     values = [value for _, given in conditions for value in given]
     statement = f"{_SELECT.format(wanted=words)} LIMIT {limit:d}"
-    return [_row(found) for found in connection.execute(statement, values).fetchall()]
+    return connection.execute(statement, values).fetchall()
 
 
-def _row(found: Sequence[Any]) -> AuditRow:
-    no, at, *texts, arguments = found
+def _row(no: int, at: int, texts: Sequence[str], arguments: JsonObject | None) -> AuditRow:
     given: dict[str, Any] = dict(zip(_TEXTS, texts, strict=True))
-    read = None if arguments is None else msgspec.json.decode(arguments)
-    return AuditRow(no=no, at=from_micros(at), arguments=read, **given)
+    return AuditRow(no=no, at=from_micros(at), arguments=arguments, **given)
 
 
 def _remove(connection: WriteConnection, before: datetime, row: AuditRow) -> int:

@@ -40,7 +40,7 @@ export async function auditPage(page) {
   if (!page.isThere()) return;
   const list = h("ul.effects.audit", { "aria-label": "Acts, newest first" });
   keyed(list, found.rows, (one) => one.no, auditLine);
-  const empty = found.rows.length ? null : h("p.empty", found.next ? "Nothing among the 20,000 newest." : Object.keys(filter).length ? "Nothing matches." : "Nothing yet.");
+  const empty = found.rows.length ? null : h("p.empty", found.next ? "Nothing among the 10,000 acts that were looked at." : Object.keys(filter).length ? "Nothing matches." : "Nothing yet.");
   const more = h("nav.paging", { "aria-label": "Pages of the list" },
     before && local("/audit" + listQuery(rest), { class: "button" }, "To the first page"),
     found.next && local("/audit" + listQuery({ ...rest, before: String(found.next) }), { class: "button", rel: "next" }, "Further back"),
