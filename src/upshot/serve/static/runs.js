@@ -47,7 +47,7 @@ export async function runsPage(page) {
   choose("sort", "Order", SORTS),
   rest.currency && choose("currency", "Currency", [["", "any"], [rest.currency, rest.currency]]),
   h("details.more", { open: extra.some((name) => rest[name]) }, h("summary", "More"),
-    h("div.fields", field("find", "Any text in arguments and outputs", "search"), field("tool", "model", "Tool"), field("error_code", "Error code"), field("conversation", "Conversation"), field("owner", "Owner"), field("tenant", "Tenant"),
+    h("div.fields", field("find", "Any text in arguments and outputs", "search"), field("tool", "Tool"), field("model", "Model"), field("error_code", "Error code"), field("conversation", "Conversation"), field("owner", "Owner"), field("tenant", "Tenant"),
       field("since", "Since", "datetime-local"), field("until", "Until", "datetime-local"), h("button", "Filter"))));
   const active = Object.entries(rest).filter(([name]) => name !== "sort");
   const chips = h("div.chips", h("a.chip.unknown", { href: to(address({ effect: rest.effect === "unknown" ? "" : "unknown" })), "aria-pressed": null, class: rest.effect === "unknown" ? "chip unknown on" : "chip unknown" }, "Unknown effects"),
