@@ -55,7 +55,7 @@ async def test_why_effects_and_cost_are_above_the_fold(shop: Any, page_of: Any) 
                 box = await page.get_by_role("region", name=part, exact=True).bounding_box()
                 assert box and box["y"] + box["height"] <= height, (width, run_id, part, box)
             # The badge of the status stands clear of the title.
-            line = await page.locator(".head .line").bounding_box()
+            line = await page.locator(".head .line > *").last.bounding_box()
             title = await page.locator(".head h1").bounding_box()
             assert line["y"] + line["height"] <= title["y"]
 

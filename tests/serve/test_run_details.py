@@ -138,7 +138,7 @@ async def test_what_is_no_medium_is_not_shown_whatever_it_is_called(site: Any) -
 
 async def test_a_copied_test_runs_as_it_is(site: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     app, client = site
-    run_id = await run_of(app, "desk", "Where is 'it'?")
+    run_id = await run_of(app, "desk", "Where is '''it'''?")
     status, refused = await client.get(f"/api/runs/{run_id}/copies/test")
     assert status == 400 and "at the top of a module" in refused["error"]
     module = ModuleType("my_desk")
