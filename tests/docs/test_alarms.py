@@ -95,6 +95,7 @@ def test_the_alarms_and_the_expressions_of_the_panels_can_be_read(tmp_path: Path
     subprocess.run(["promtool", "check", "rules", ALARMS, beside], check=True, capture_output=True)
 
 
+@pytest.mark.slow
 @promtool
 def test_each_alarm_fires_in_its_case_and_none_in_a_quiet_hour(tmp_path: Path) -> None:
     assert {one["alert"] for one in rules()} == FIRING.keys()
