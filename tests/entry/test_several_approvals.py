@@ -127,6 +127,19 @@ async def test_the_same_user_counts_once_and_is_told_so(journal: Any) -> None:
     assert bank.sent == [900]
 
 
+@pytest.mark.parametrize("alike", ["José", "josé ", "JOSE\u0301", "jo\u200bsé", "ｊｏｓé"])
+async def test_a_user_whose_name_is_spelt_in_another_way_counts_once(alike: str) -> None:
+    bank, journal = Bank(), MemoryJournal()
+    item = await bank.park(journal)
+    await answer("r", [item.approve(by="José")], journal=journal)
+    (told,) = await answer("r", [item.approve(by=alike)], journal=journal)
+    assert isinstance(told, Outdated)
+    assert warned(await bank.resume(journal, item.approve(by=alike)))
+    assert bank.sent == []
+    with pytest.raises(Misuse, match="does not say who approves"):
+        await answer("r", [item.approve(by=" \t\u200b")], journal=journal)
+
+
 async def test_any_denial_denies(journal: Any) -> None:
     bank = Bank()
     item = await bank.park(journal)

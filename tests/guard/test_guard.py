@@ -125,6 +125,26 @@ async def test_of_equal_calls_that_wait_one_is_made_and_both_are_answered(journa
     assert done == [1]
 
 
+async def test_the_approval_of_a_framework_is_none_of_several_users(journal, done):
+    @tool(effect="write", approvals=2)
+    async def pay(amount: int) -> str:
+        """Pay."""
+        done.append(amount)
+        return "paid"
+
+    ask = asked("c1", "pay", amount=1)
+    approved = ask._replace(decision=Decision(is_yes=True, by="a framework"))
+    assert (await guard([pay], journal=journal).make(ask)).pending is not None
+    for user in ("ann", "bob"):
+        for _ in "ab":
+            handed = await guard([pay], journal=journal).make(approved)
+            assert handed.outcome is None and done == []
+        (item,) = await upshot.inbox(journal=journal)
+        await upshot.answer(item.run_id, [item.pending.approve(by=user)], journal=journal)
+    assert (await guard([pay], journal=journal).make(approved)).outcome.output == {"result": "paid"}
+    assert done == [1]
+
+
 async def test_without_its_messages_a_call_is_found_by_its_id_alone(journal, pay, done):
     desk = guard([pay], journal=journal, run_id="case-7")
     for id in ("c1", "c1", "c2"):

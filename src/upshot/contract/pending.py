@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from datetime import datetime
 from typing import Literal, TypeAlias
 
@@ -130,14 +131,15 @@ class PendingApproval(Tagged, frozen=True, kw_only=True, metaclass=CheckedMeta):
 
     def approval_of(self, user: str) -> GivenApproval | None:
         """Return the approval that *user* has given before, None if there is none."""
-        return next((one for one in self.approved_by if one.by == user), None)
+        key = user_key(user)
+        return next((one for one in self.approved_by if user_key(one.by) == key), None)
 
     def with_approval(self, by: str, at: datetime | None) -> PendingApproval:
         """Return the question with one more approval, if several are needed.
 
         A user counts once, and an approval without a user does not count.
         """
-        if self.approvals <= 1 or not by or self.approval_of(by) is not None:
+        if self.approvals <= 1 or not user_key(by) or self.approval_of(by) is not None:
             return self
         return replace(self, approved_by=(*self.approved_by, GivenApproval(by=by, at=at)))
 
@@ -423,10 +425,20 @@ def check_approver(answer: AnyAnswer, question: PendingApproval) -> None:
         return
     call = f"{type(answer).__name__}({answer.call_id!r})"
     needed = f"{question.tool_name} needs the approval of {question.approvals} different users"
-    if not answer.by:
+    if not user_key(answer.by):
         raise Misuse(f"{call} does not say who approves, and {needed}: give by=")
     if isinstance(answer, Approve) and answer.always:
         raise Misuse(f"{call} is a standing approval, and {needed}: approve each of its calls")
+
+
+def user_key(name: str) -> str:
+    """Return what two names of users share if they look alike, so that one person counts once.
+
+    Case, width, spaces and characters without a shape make no difference; "" for a name without
+    any other character.
+    """
+    folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name).casefold())
+    return "".join(one for one in folded if unicodedata.category(one)[0] not in "CZ")
 
 
 def already_approved(user: str, call_id: str) -> str:

@@ -37,6 +37,7 @@ from upshot.contract.pending import (
     Pending,
     PendingApproval,
     PendingEffect,
+    user_key,
 )
 from upshot.contract.protocols import Journal, Note, RunCounts, RunFilters
 from upshot.errors import JournalError, Misuse
@@ -109,8 +110,9 @@ def place_beside(
         [one for one in kept if one.item == new.item],
         isinstance(new.answer, Approve),
     )
+    key = user_key(new.answer.by)
     for one in same:
-        if not one.part or (is_approval and one.answer.by == new.answer.by):
+        if not one.part or (is_approval and user_key(one.answer.by) == key):
             return Placement(one, is_new=False)
     if asked is None or asked.approvals <= 1 or not is_approval:
         return Placement(new, is_new=True)

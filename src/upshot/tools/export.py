@@ -581,7 +581,7 @@ class Counter:
                 self._asked[call.id] = call.arguments
                 outcomes = await self._box.dispatch([call], turn=turn, reply=reply)
                 pending = self._box.question_about(call.id)
-            if decision is not None and pending is not None:
+            if decision is not None and pending is not None and _counts(decision, pending):
                 given = call.arguments if self._is_edited(call, edited=edited) else None
                 answer = _answer_of(decision, pending, given)
                 outcomes = await self._box.answer([answer])
@@ -596,6 +596,11 @@ class Counter:
 
     def _is_edited(self, call: ToolCall, *, edited: bool) -> bool:
         return edited or self._asked.get(call.id, call.arguments) != call.arguments
+
+
+def _counts(decision: Decision, pending: PendingApproval) -> bool:
+    """Whether a decision settles the question: a framework does not say which user approved."""
+    return not decision.is_yes or pending.approvals == 1
 
 
 def _answer_of(
