@@ -28,7 +28,7 @@ export class Rows {
     this.offset = offset;
     this.depth = depth;
     this.status = "running";
-    /** @type {Map<string, Row & {id: number, mark: string}>} */
+    /** @type {Map<string, Row & {id: number, given: Row}>} */
     this.rows = new Map();
     /** @type {Map<string, any>} */
     this.nodes = new Map();
@@ -43,9 +43,9 @@ export class Rows {
     this.status = part.head?.status || "queued";
     for (const one of part.rows ?? []) {
       const id = String(one.id ?? 0);
-      const mark = JSON.stringify(one);
-      if (this.rows.get(id)?.mark === mark) continue;
-      this.rows.set(id, { ...one, id: one.id ?? 0, mark });
+      const old = this.rows.get(id);
+      if (old && JSON.stringify(old.given) === JSON.stringify(one)) continue;
+      this.rows.set(id, { ...one, id: one.id ?? 0, given: one });
       this.waiting.add(id);
       this.timeline.reach(this.offset + (one.end_s ?? one.start_s ?? 0));
     }
