@@ -275,7 +275,8 @@ class StreamGuard:
             await send(message)
 
         async def receive_on() -> Message:
-            return await _first(receive(), over)
+            # Before the response starts this is the body of the request.
+            return await (_first(receive(), over) if watching else receive())
 
         try:
             await self._app(scope, receive_on, send_on)
@@ -286,6 +287,7 @@ class StreamGuard:
             await send({"type": "http.response.body", "body": b"", "more_body": False})
 
     async def _watch(self, scope: Scope, over: asyncio.Event) -> None:
+        await self._changed()
         while await self._is_current(scope):
             await self._changed()
         over.set()
