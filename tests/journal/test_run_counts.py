@@ -306,6 +306,8 @@ async def test_the_slowest_call_and_the_last_limits_are_known_with_their_runs(
 
     async with opened(kind, tmp_path, request) as journal:
         Written(journal, "slow").start().end(ended(900, 3))
+        # In two transactions, so that a row is changed.
+        await journal.figures(a_day())
         Written(journal, "quick").start().end(ended(40, 7, limited=2))
         later = Written(journal, "later").start(START + HOUR).end(ended(70, 5, limited=1))
         figures = await journal.figures(a_day())
