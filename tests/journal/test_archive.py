@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from tests.processes import run_python
-from upshot import Agent, JournalError, Misuse, ScriptedModel, ToolCall, note, run, tool
+from upshot import Agent, JournalError, Misuse, Request, ScriptedModel, ToolCall, note, run, tool
 from upshot.entry.run_handle import RunHandle
 from upshot.journal import open_journal
-from upshot.journal.archive import ArchivedRuns, archive_runs
+from upshot.journal.archive import ArchivedRuns, ArchiveFiles, archive_runs, restore_file
 
 LATER = datetime.now(UTC) + timedelta(days=1)
 
@@ -122,6 +122,42 @@ async def test_an_archive_is_only_read(tmp_path: Path) -> None:
     async with open_journal(f"archive:{place}") as archive:
         with pytest.raises(Misuse, match="only read"):
             await archive.claim(run_ids[0])
+
+
+async def _two_with_one_id(tmp_path: Path) -> tuple[str, str]:
+    """Archive a run in a place, and run another with its id; returns journal and place."""
+    where, place = str(tmp_path / "runs.db"), str(tmp_path / "kept")
+    for words in ("FIRST", "SECOND"):
+        async with open_journal(where) as journal:
+            await run(agent(words), Request("?", run_id="order-7"), journal=journal)
+            if words == "FIRST":
+                await archive_runs(journal, place, ended_before=LATER, keep={})
+    return where, place
+
+
+async def test_a_run_with_the_id_of_an_archived_one_stays(tmp_path: Path) -> None:
+    where, place = await _two_with_one_id(tmp_path)
+    found = await archived(where, place)
+    assert (found.run_ids, found.conflicts) == ((), ("order-7",))
+    assert "has another run order-7" in found.kept["order-7"]
+    async with open_journal(f"archive:{place}") as archive, open_journal(where) as journal:
+        first = await RunHandle("order-7", archive).result(0)
+        second = await RunHandle("order-7", journal).result(0)
+    assert first is not None and first.content == "FIRST"
+    assert second is not None and second.content == "SECOND"
+
+
+async def test_a_run_that_came_back_and_was_noted_is_archived_again(tmp_path: Path) -> None:
+    where, place = str(tmp_path / "runs.db"), str(tmp_path / "kept")
+    (run_id,) = await fill(where, 1)
+    await archived(where, place)
+    files = ArchiveFiles(place)
+    async with open_journal(where) as journal:
+        await restore_file(files, files.path_of(run_id), journal)
+        await note(run_id, "thumb", "up", by="ann", journal=journal)
+    assert (await archived(where, place)).run_ids == (run_id,)
+    async with open_journal(f"archive:{place}") as archive:
+        assert [one.value for one in await archive.notes(run_id)] == ["up"]
 
 
 async def test_a_run_that_is_kept_stays_with_the_reason(tmp_path: Path) -> None:

@@ -89,7 +89,11 @@ async def archive_old_runs(
     restore: str,
     dry_run: bool,
 ) -> int:
-    """Move old runs into an archive, or bring one back; print what was moved."""
+    """Move old runs into an archive, or bring one back; print what was moved.
+
+    Returns:
+        The exit code: 1 if the archive has other runs with the ids of some, which stay.
+    """
     if (older_than_days is not None) + bool(config) + bool(restore) != 1:
         raise Misuse(
             "say which runs to archive: give --older-than DAYS or --config FILE; or bring one back "
@@ -116,7 +120,7 @@ async def archive_old_runs(
     done = f"archived {runs} in {place} ({archived.size_bytes} bytes)"
     terminal.answer(archived, f"would archive {runs} in {place}" if dry_run else done)
     _print_kept(terminal, archived.kept)
-    return 0
+    return 1 if archived.conflicts else 0
 
 
 def _print_kept(terminal: Terminal, kept: Mapping[str, str]) -> None:

@@ -5,7 +5,8 @@ stored outputs, notes. The place is any that fsspec knows: a folder, ``s3://buck
 ``gs://bucket/desk``, ``az://container/desk``. The life of an archived run:
 
 1. It is exported and stored. A store shows a file only when it is complete.
-2. The file is read back, and compared with what was exported.
+2. The file is read back, and compared with what was exported. A file of another run with the same
+   id is never replaced: then the run stays in the journal.
 3. The run is exported again just before it is removed: if it has changed since, it stays.
 4. It is removed from the journal, all runs in one transaction.
 
@@ -34,6 +35,7 @@ from upshot.contract.effects import EffectEntry, EffectFilters
 from upshot.contract.events import Event
 from upshot.contract.protocols import Note, RunFilters, RunSummary
 from upshot.errors import JournalError, Misuse, need_of_extra
+from upshot.journal.export_file import read_header
 from upshot.journal.memory_journal import MemoryJournal
 from upshot.journal.run_counts import FigureQuery, OpenWork, RunFigures
 from upshot.journal.shared import InboxFilters, InboxItem
@@ -51,11 +53,13 @@ class ArchivedRuns(Value, frozen=True, kw_only=True):
             runs; in a dry run those that would be.
         size_bytes: The size of their files.
         kept: Runs that stay in the journal: the reason by run id.
+        conflicts: Those of them, and of their child runs, whose id another run of the archive has.
     """
 
     run_ids: tuple[str, ...] = ()
     size_bytes: int = 0
     kept: dict[str, str] = {}
+    conflicts: tuple[str, ...] = ()
 
 
 class _Stored(NamedTuple):
@@ -161,11 +165,16 @@ async def archive_runs(
     if dry_run:
         return ArchivedRuns(run_ids=planned.run_ids, kept=planned.kept)
     stored: dict[str, _Stored] = {}
-    stays = dict(keep)
+    stays, conflicts = dict(keep), list[str]()
     with tempfile.TemporaryDirectory(prefix="upshot-archive-") as folder:
         own = os.path.join(folder, "run")
         for run_id in planned.run_ids:
-            stored[run_id] = await _store(journal, run_id, files, own)
+            found = await _store(journal, run_id, files, own)
+            if found is None:
+                conflicts.append(run_id)
+                stays[run_id] = _conflict(run_id, place)
+            else:
+                stored[run_id] = found
         for run_id, found in stored.items():
             if (await _export(journal, run_id, own)).digest != found.digest:
                 stays[run_id] = "it has changed while it was archived"
@@ -175,7 +184,16 @@ async def archive_runs(
     removed = await journal.remove_runs(ended_before=ended_before, keep=stays)
     sizes = sum(stored[run_id].size_bytes for run_id in removed.run_ids)
     kept = {run_id: planned.kept.get(run_id, why) for run_id, why in removed.kept.items()}
-    return ArchivedRuns(run_ids=removed.run_ids, size_bytes=sizes, kept=kept)
+    return ArchivedRuns(
+        run_ids=removed.run_ids, size_bytes=sizes, kept=kept, conflicts=tuple(conflicts)
+    )
+
+
+def _conflict(run_id: str, place: str) -> str:
+    return (
+        f"the archive {place} has another run {run_id}, or another log of it: "
+        "archive this one in another place"
+    )
 
 
 async def _export(journal: SqlJournal | MemoryJournal, run_id: str, own: str) -> _Stored:
@@ -187,12 +205,19 @@ async def _export(journal: SqlJournal | MemoryJournal, run_id: str, own: str) ->
 
 async def _store(
     journal: SqlJournal | MemoryJournal, run_id: str, files: ArchiveFiles, own: str
-) -> _Stored:
-    """Store the export of a run, unless the archive has the same, and read it back."""
+) -> _Stored | None:
+    """Store the export of a run, unless the archive has the same, and read it back.
+
+    Returns:
+        What the archive has now; None if it has another run with that id, which stays.
+    """
     exported, path = await _export(journal, run_id, own), files.path_of(run_id)
     try:
-        if await asyncio.to_thread(files.digest_of, path) == exported.digest:
+        digest = await asyncio.to_thread(files.digest_of, path)
+        if digest == exported.digest:
             return exported
+        if digest and not await asyncio.to_thread(_continues, files, path, own):
+            return None
         await asyncio.to_thread(files.store, own, path)
         found = await asyncio.to_thread(files.digest_of, path)
     # What a store of objects raises depends on its package.
@@ -201,6 +226,16 @@ async def _store(
     if found != exported.digest:
         raise JournalError(f"{path} is not what was written: the archive is damaged", run_id=run_id)
     return exported
+
+
+def _continues(files: ArchiveFiles, path: str, own: str) -> bool:
+    """Whether the export *own* begins with all events of an archived file."""
+    old = f"{own}.archived"
+    files.fetch(path, old)
+    with open(old, "rb") as file, open(own, "rb") as new:
+        count = read_header(next(file, b"")).events
+        next(new)
+        return all(next(file, b"") == next(new, None) for _ in range(count))
 
 
 class ArchiveJournal(MemoryJournal):

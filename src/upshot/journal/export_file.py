@@ -133,7 +133,7 @@ def _read(path: str, file: Iterable[bytes]) -> Iterator[Line]:
     for number, line in enumerate(file, 1):
         try:
             if header is None:
-                header = _read_header(line)
+                header = read_header(line)
             elif line.startswith(_ARTIFACT_MARK):
                 artifacts += 1
                 yield _read_artifact(line, header)
@@ -155,7 +155,8 @@ def _read(path: str, file: Iterable[bytes]) -> Iterator[Line]:
         )
 
 
-def _read_header(line: bytes) -> Header:
+def read_header(line: bytes) -> Header:
+    """Read the first line; raises Misuse if it is none."""
     try:
         header = _headers.decode(line)
     except _UNREADABLE as error:
