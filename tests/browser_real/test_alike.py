@@ -179,7 +179,10 @@ async def test_a_link_is_answered_without_a_sign_in(
         await take_picture(page, f"answer-{scheme}-{width}")
         wide = "document.documentElement.scrollWidth - innerWidth"
         assert await copy.evaluate(wide) <= 0
-        await page.get_by_label("Reason").focus()
+        await page.get_by_label("Reason").fill("No, it is not.")
+        await page.keyboard.press("Enter")
+        await page.get_by_label("Reason").clear()
+        await expect(page.locator("h1")).not_to_have_text("Your answer is stored")
         await page.keyboard.press("Tab")
         await expect(page.get_by_role("button", name="Approve")).to_be_focused()
         await page.keyboard.press("Enter")

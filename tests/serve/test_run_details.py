@@ -174,13 +174,15 @@ async def test_a_comparison_has_the_facts_and_steps_of_both(site: Any) -> None:
 async def test_a_model_call_is_copied_as_curl_without_its_key(site: Any) -> None:
     app, client = site
     async with Simulator(["Hello."]) as server:
-        model = upshot.resolve("openai:gpt-5", base_url=server.base_url, api_key="sk-own-key")
+        own = server.base_url.replace("//", "//me:word-of-me@") + "?key=sk-of-url"
+        model = upshot.resolve("openai:gpt-5", base_url=own, api_key="sk-own-key")
         app.agents["talker"] = Agent("talker", instructions="It's kind.", model=model)
         run_id = await run_of(app, "talker", "Hello?")
         (seq,) = await calls_of(client, run_id)
         _, copied = await client.get(f"/api/runs/{run_id}/copies/curl/{seq}")
         text = copied["text"]
-        assert "sk-own-key" not in text and "Bearer $OPENAI_API_KEY" in text
+        assert "Bearer $OPENAI_API_KEY" in text
+        assert not [one for one in ("sk-own-key", "word-of-me", "sk-of-url") if one in text]
         # The shell gives it to curl as it is.
         command = text.replace("curl ", "printf '%s\\n' ", 1).replace(
             "<<'UPSHOT'", "; cat <<'UPSHOT'"

@@ -335,12 +335,14 @@ class HttpModel:
     async def draft(self, request: ModelInput) -> HttpDraft:
         """Return a request as it would be sent, without its key and the caller's own headers.
 
+        What a ``base_url`` has of a password or a query is left out too.
+
         Raises:
             Misuse: The request cannot be encoded.
         """
         asked, provider = ModelRequest.of(request), self._endpoint.provider
         return HttpDraft(
-            url=self._endpoint.url_of(self._model, stream=False),
+            url=safe_address(self._endpoint.url_of(self._model, stream=False)),
             headers={"content-type": "application/json", **dict(provider.headers)},
             key_header=provider.key_header,
             key_variable=provider.key_variable,

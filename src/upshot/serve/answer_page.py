@@ -217,7 +217,8 @@ def _form(item: InboxItem) -> str:
 
 
 def _field(label: str) -> str:
-    return f'<label>{label}<input name="note" autocomplete="off"></label>'
+    # In a line of text, the Enter key would press the first button.
+    return f'<label>{label}<textarea name="note" rows="2" autocomplete="off"></textarea></label>'
 
 
 def _button(value: str, label: str, kind: str = "") -> str:
