@@ -82,6 +82,34 @@ async def test_the_first_rule_that_fits_a_run_decides(journal: Any, rules: Reten
     assert removed.kept[other.run_id] == "no rule is for it"
 
 
+async def _parent_and_child(journal: Any) -> tuple[str, str]:
+    """Run an agent that runs another; returns the ids of both runs."""
+    model = ScriptedModel([ToolCall("c", "helper", {"request": "go"}), "Done."])
+    parent = Agent("desk", model=model, tools=[agent("helper", "Inner.").as_tool()])
+    run_id = (await run(parent, "?", journal=journal)).run_id
+    (child,) = [one.run_id for one in await journal.runs() if one.agent_id == "helper"]
+    return run_id, child
+
+
+async def test_a_rule_that_keeps_a_child_run_keeps_its_tree(
+    journal: Any, rules: Retention, tmp_path: Path
+) -> None:
+    parent, child = await _parent_and_child(journal)
+    # A child run without a rule goes with its parent.
+    assert set((await prune(journal, rules, dry_run=True)).run_ids) == {parent, child}
+    await note(child, "dispute", "yes", by="ann", journal=journal)
+    plan = await plan_retention(journal, rules, LATER)
+    assert (plan.old, plan.young) == ((0, 0, 0), (1, 0, 0))
+    removed = await prune(journal, rules)
+    assert removed.run_ids == ()
+    why = f"rule 1 keeps run {child}, which it started (note dispute: forever)"
+    assert removed.kept == {parent: why}
+    (tmp_path / "keep.toml").write_text(
+        "[[keep]]\nagent = 'helper'\ndays = 60\n[[keep]]\ndays = 0\n", "utf-8"
+    )
+    assert (await prune(journal, read_retention(str(tmp_path / "keep.toml")))).run_ids == ()
+
+
 async def test_a_dry_run_removes_nothing(journal: Any, rules: Retention) -> None:
     ended = await run(agent("desk", "Done."), "?", journal=journal)
     assert (await prune(journal, rules, dry_run=True)).run_ids == (ended.run_id,)
@@ -152,6 +180,10 @@ async def test_an_approved_run_goes_once_it_has_ended(journal: Any, rules: Reten
         ("[[keep]]\ndays = 1\nstatus = 'parked'", "rule 1: status is 'parked': give one of"),
         ("[[keep]]\ndays = 1\nagents = 'a'", "rule 1: Object contains unknown field `agents`"),
         ("keep = 3", "no rules: give tables"),
+        ("[[keep]]\ndays = 0\ntenant = ''", "rule 1: tenant is '': give it a value, or leave it"),
+        ("[[keep]]\ndays = 0\nagent = ' '", "rule 1: agent is ' ': give it a value"),
+        ("[[keep]]\ndays = 0\nnote = ''", "rule 1: note is '': give it a value"),
+        ("[[keep]]\ndays = 0\nstatus = ''", "rule 1: status is '': give it a value"),
         ("[[drop]]\ndays = 1", "has drop: give tables"),
         ("days =", "is not TOML"),
     ],

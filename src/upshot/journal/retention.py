@@ -1,9 +1,9 @@
 """Retention: how long runs are kept, by rules of agent, status, tenant and note.
 
-The first rule that fits a root run decides, and its child runs go or stay with it. Whatever the
-rules say, a run stays while it has not ended, while one of its effects is unknown, and while a
-later turn of its conversation, a fork or a parent reads it. Effects stay after their runs, until
-their keys expire.
+The first rule that fits a run is its own. A root run goes or stays with its child runs: of the
+rules of these runs, the one that keeps longest decides. Whatever the rules say, a run stays while
+it has not ended, while one of its effects is unknown, and while a later turn of its conversation, a
+fork or a parent reads it. Effects stay after their runs, until their keys expire.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from upshot.contract.base.structs import Value
 from upshot.contract.effects import ledger_of
 from upshot.contract.protocols import Journal, RunSummary
 from upshot.errors import Misuse
+from upshot.journal.run_list import RunFamily
 from upshot.journal.shared import SharedJournal, needs_shared
 
 _FOREVER = "forever"
@@ -87,8 +88,8 @@ class RetentionPlan(NamedTuple):
     Attributes:
         ended_before: Root runs that ended before this may go.
         keep: Which of them stay, and why.
-        old: How many root runs each rule lets go.
-        young: How many ended root runs each rule still keeps.
+        old: How many root runs each rule lets go, with their child runs.
+        young: How many ended root runs each rule still keeps, for their own or a child run's sake.
     """
 
     ended_before: datetime
@@ -116,12 +117,20 @@ def read_retention(path: str) -> Retention:
     rules: list[RetentionRule] = []
     for number, one in enumerate(cast("list[object]", given), 1):
         try:
+            _check_texts(one)
             rule = msgspec.convert(one, RetentionRule)
             rule.check()
         except (msgspec.ValidationError, Misuse) as error:
             raise Misuse(f"{path}, rule {number}: {error}") from None
         rules.append(rule)
     return Retention(tuple(rules))
+
+
+def _check_texts(table: object) -> None:
+    """Raise Misuse for an empty text, which could be meant for no run or for every run."""
+    for name, value in cast("dict[str, object]", table).items() if isinstance(table, dict) else ():
+        if name != "days" and isinstance(value, str) and not value.strip():
+            raise Misuse(f"{name} is {value!r}: give it a value, or leave it out to fit every run")
 
 
 async def plan_retention(journal: Journal, retention: Retention, now: datetime) -> RetentionPlan:
@@ -136,18 +145,20 @@ async def plan_retention(journal: Journal, retention: Retention, now: datetime) 
     keep = await _with_unknown_effects(journal)
     old, young = [0] * len(rules), [0] * len(rules)
     listed = await journal.runs(limit=None)
-    known = {run.run_id for run in listed}
+    family = RunFamily(listed, forks={}, at_work=())
     for run in listed:
-        if not run.ended or run.parent_run_id in known:
+        if not run.ended or run.parent_run_id in family.known:
             continue
-        number = await _rule_of(run, rules, shared)
+        tree = [family.known[run_id] for run_id in family.with_children([run.run_id])]
+        number, longest = await _longest_rule(tree, rules, shared)
         if number is None:
             keep.setdefault(run.run_id, "no rule is for it")
             continue
         life, ended = rules[number].life, run.updated_at
         if life is None or ended is None or ended > now - life:
             young[number] += 1
-            keep.setdefault(run.run_id, f"rule {number + 1} keeps it ({rules[number]})")
+            what = "it" if longest is run else f"run {longest.run_id}, which it started"
+            keep.setdefault(run.run_id, f"rule {number + 1} keeps {what} ({rules[number]})")
         else:
             old[number] += 1
     return RetentionPlan(now, keep, tuple(old), tuple(young))
@@ -157,6 +168,26 @@ async def _with_unknown_effects(journal: Journal) -> dict[str, str]:
     ledger = ledger_of(journal)
     unknown = () if ledger is None else await ledger.effects(state="unknown")
     return {one.run_id: f"effect {one.id} of it is unknown: settle it first" for one in unknown}
+
+
+async def _longest_rule(
+    tree: Sequence[RunSummary], rules: Sequence[RetentionRule], journal: SharedJournal
+) -> tuple[int | None, RunSummary]:
+    """Return the rule that decides about a root run and its child runs, and the run it fits.
+
+    It is None if none fits the root run, which is the first of *tree*.
+    """
+    root = tree[0]
+    number = await _rule_of(root, rules, journal)
+    found = [] if number is None else [(number, root)]
+    for one in tree[1:] if found else ():
+        if (number := await _rule_of(one, rules, journal)) is not None:
+            found.append((number, one))
+    if not found:
+        return None, root
+    return max(
+        found, key=lambda one: timedelta.max if (life := rules[one[0]].life) is None else life
+    )
 
 
 async def _rule_of(
