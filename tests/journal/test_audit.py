@@ -16,8 +16,10 @@ from hypothesis import strategies as st
 from upshot import (
     Agent,
     Misuse,
+    Outdated,
     PendingApproval,
     ScriptedModel,
+    Taken,
     ToolCall,
     answer,
     open_journal,
@@ -42,6 +44,7 @@ from upshot.journal.watching import watch
 
 AT = datetime(2026, 11, 29, 8, tzinfo=UTC)
 SECRET = "hunter2-hunter2"
+PAID: list[str] = []
 
 
 @pytest.fixture(params=["memory", "sqlite", "postgres"])
@@ -59,6 +62,7 @@ async def journal(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterat
 @tool(effect="write", approval=True)
 def refund(order: int, amount: int, code: str = "") -> str:
     """Pay money back."""
+    PAID.append(code)
     return "paid"
 
 
@@ -99,9 +103,9 @@ async def test_an_answer_has_its_row_with_what_was_shown(journal: Any) -> None:
     await answer(result.run_id, [first.approve(by="sue")], journal=journal)
     with acting(Actor("sam", "acme", "console", "s1", "10.0.0.7")):
         denied = second.deny("too late", by="sam")
-        await answer(result.run_id, [denied], journal=journal)
+        await answer(result.run_id, [denied], journal=journal, secrets=[SECRET])
         # A repeated answer changes nothing.
-        await answer(result.run_id, [denied], journal=journal)
+        await answer(result.run_id, [denied], journal=journal, secrets=[SECRET])
     denial, approval = (await needs_audit(journal).audit()).rows
     assert facts([approval, denial]) == [
         ("sue", "approve", "r120", "refund"),
@@ -123,6 +127,30 @@ async def test_answers_that_come_with_a_resume_have_rows_too(journal: Any) -> No
     (row,) = (await journal.audit()).rows
     assert facts([row]) == [("sue", "edit", "r120", "refund")]
     assert row.arguments == {"order": 7, "amount": 100}
+
+
+@pytest.mark.parametrize("known", [True, False])
+async def test_no_row_has_a_secret_that_a_user_typed(journal: Any, known: bool) -> None:
+    result = await waiting(journal, 120, 80)
+    edit = result.pending[0].edit({"order": 7, "amount": 100, "code": SECRET}, by="sue")
+    deny = result.pending[1].deny(f"not with {SECRET}", by="sue")
+    secrets = [SECRET] if known else []
+    for one in (edit, deny, edit):
+        (taken,) = await answer(result.run_id, [one], journal=journal, secrets=secrets)
+        assert isinstance(taken, Taken)
+    (late,) = await answer(
+        result.run_id, [result.pending[0].approve(by="sam")], journal=journal, secrets=secrets
+    )
+    assert isinstance(late, Outdated) and SECRET not in str(late)
+    denial, edition = (await journal.audit()).rows
+    assert (edition.arguments["order"], edition.arguments["code"]) == (7, "***")
+    assert edition.arguments["amount"] == (100 if known else "***")
+    assert denial.detail == ("not with ***" if known else "***")
+    assert (SECRET in str(await journal.placed_answers(result.run_id))) is not known
+    PAID.clear()
+    agent = Agent("desk", model=ScriptedModel(["Done."]), tools=[refund, mail])
+    await resume(result.run_id, agent, journal=journal, secrets=[SECRET])
+    assert PAID == [SECRET]
 
 
 async def test_a_settlement_has_its_row_once(journal: Any) -> None:

@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-from upshot import Event, Journal, Message, ModelResponse, PendingApproval, ToolCall, Usage
+from upshot import Event, Journal, Message, ModelResponse, ToolCall, Usage
 from upshot.journal import MemoryJournal
 from upshot.journal.shared import PlacedAnswer
 from upshot.state.stored_events import states
@@ -141,11 +141,9 @@ class Raced(MemoryJournal):
         self._go_on(run_id)
         return await super().claim(run_id, cut=cut)
 
-    async def place_answer(
-        self, wish: PlacedAnswer, *, seq: int = 0, asked: PendingApproval | None = None
-    ) -> PlacedAnswer | None:
-        self._go_on(wish.run_id)
-        return await super().place_answer(wish, seq=seq, asked=asked)
+    async def place_answer(self, answer: PlacedAnswer, **more: Any) -> PlacedAnswer | None:
+        self._go_on(answer.run_id)
+        return await super().place_answer(answer, **more)
 
     def _go_on(self, run_id: str) -> None:
         if run_id == self._at:

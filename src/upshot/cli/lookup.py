@@ -18,8 +18,9 @@ from msgspec.structs import replace
 
 from upshot.contract.base.checks import nearest
 from upshot.contract.base.structs import JsonObject
+from upshot.contract.pending import Answer
 from upshot.contract.protocols import Journal, RunSummary
-from upshot.entry.answers import unlogged_answers, with_placed_approvals
+from upshot.entry.answers import show_answer, unlogged_answers, with_placed_approvals
 from upshot.entry.resume import with_settlements
 from upshot.errors import Misuse
 from upshot.journal.audit import add_act
@@ -173,7 +174,9 @@ async def read_activity(journal: Journal, run_id: str) -> Activity:
         activity.result = await with_settlements(result, journal)
     # Answers that were placed and that no session has read yet.
     for placed in await unlogged_answers(activity.state, run_id, journal):
-        event = answered(placed.answer, activity.state)
+        given, state = placed.answer, activity.state
+        asked = None if isinstance(given, Answer) else state.asked.get(given.call_id)
+        event = answered(show_answer(given, state.started, asked), state)
         activity.add(replace(event, run_id=run_id, seq=activity.state.seq))
     return activity
 

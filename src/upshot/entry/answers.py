@@ -22,10 +22,11 @@ from msgspec.structs import replace
 from upshot.clock import SYSTEM_CLOCK
 from upshot.contract.base.checks import format_value
 from upshot.contract.base.enums import Effect, Origin, Status
+from upshot.contract.base.secrets import MASK
 from upshot.contract.base.structs import Json
 from upshot.contract.effects import EffectEntry, EffectLedger, ledger_of
 from upshot.contract.error import RunWarning
-from upshot.contract.events import ApprovalAnswered
+from upshot.contract.events import ApprovalAnswered, RunStarted
 from upshot.contract.pending import (
     Answer,
     AnyAnswer,
@@ -53,7 +54,7 @@ from upshot.journal.opening import open_journal
 from upshot.journal.shared import PlacedAnswer, SharedJournal, needs_shared, shared_journal
 from upshot.runs.plan import Where
 from upshot.runs.recorder import Recorder
-from upshot.runs.redaction import Redaction, lift_secrets, marks_for, name_marks
+from upshot.runs.redaction import Redaction, has_marks, lift_secrets, marks_for, name_marks
 from upshot.runs.resumption import log_answers
 from upshot.state.child_runs import bare_id, child_id, origins_of
 from upshot.state.run_state import RunState, item_of
@@ -84,6 +85,7 @@ class _Wait(msgspec.Struct, frozen=True):
     item: str = ""
     seq: int = 0
     has_answer: bool = False
+    started: RunStarted | None = None
 
     def fault(self, answer: AnyAnswer) -> str:
         """Return why *answer*, which is for it, is refused; "" if it is accepted."""
@@ -128,7 +130,12 @@ class _Wait(msgspec.Struct, frozen=True):
 
 
 async def answer_run(
-    run_id: str, answers: Sequence[AnyAnswer], *, journal: Where, allow: Allow | None = None
+    run_id: str,
+    answers: Sequence[AnyAnswer],
+    *,
+    journal: Where,
+    secrets: Iterable[str] = (),
+    allow: Allow | None = None,
 ) -> tuple[Taken | Outdated, ...]:
     """See ``answer``; *allow* is called for each answer before each try to store them."""
     _check_types(answers)
@@ -139,7 +146,7 @@ async def answer_run(
                 "edit() of an item of result.pending, or give its digest"
             )
     async with open_journal(journal, create=False) as opened:
-        keeper, seen = needs_shared(opened), None
+        seen, texts = None, tuple(secrets)
         while True:
             past = await read_past(run_id, opened)
             canceled = await _canceled_above(past, run_id, opened)
@@ -152,7 +159,7 @@ async def answer_run(
                     is_open = not wait.closed
                     allow(agent_id, (wait.asked or wait.question) if is_open else None, answer)
             outcomes = [
-                await _store_answer(answer, wait, past, opened, keeper)
+                await _store_answer(answer, wait, past, opened, texts)
                 for answer, wait in zip(answers, found, strict=True)
             ]
             if None not in outcomes:
@@ -178,10 +185,10 @@ def _check_scopes(answers: Sequence[AnyAnswer], waits: Sequence[_Wait]) -> None:
 
 
 async def _store_answer(
-    answer: AnyAnswer, wait: _Wait, past: RunState, journal: Journal, keeper: SharedJournal
+    answer: AnyAnswer, wait: _Wait, past: RunState, journal: Journal, secrets: Sequence[str]
 ) -> Taken | Outdated | None:
     """Store an answer unless an earlier one wins; None if the run has continued since."""
-    ledger = ledger_of(journal)
+    ledger, keeper = ledger_of(journal), needs_shared(journal)
     if isinstance(answer, Answer) and ledger is not None:
         if wait.closed and (entry := await ledger.effect(wait.id)) is not None:
             return _answer_closed_effect(answer, wait, entry)
@@ -200,24 +207,58 @@ async def _store_answer(
             raise Misuse(f"run {wait.outer_id or wait.run_id} does not wait for answers now")
         if is_at_work(wait.run_id, journal):
             return None
-        return await _place(answer, item, wait, keeper)
-    if standing.answer == _bind(answer, wait):
+        return await _place(answer, item, wait, keeper, secrets)
+    if standing.answer == _written(_bind(answer, wait), wait, secrets):
         return Taken(answer=answer)
-    return _preceded(answer, standing)
+    return _preceded(answer, standing, wait)
 
 
 async def _place(
-    answer: AnyAnswer, item: str, wait: _Wait, keeper: SharedJournal
+    answer: AnyAnswer, item: str, wait: _Wait, keeper: SharedJournal, secrets: Sequence[str]
 ) -> Taken | Outdated | None:
     """Store an answer beside the log; None if the run has continued since."""
-    given = _bind(answer, wait, now := SYSTEM_CLOCK.now())
+    given = _written(_bind(answer, wait, now := SYSTEM_CLOCK.now()), wait, secrets)
+    is_masked = wait.started is not None and marks_for(secrets, wait.started)
+    shown = None if is_masked else show_answer(given, wait.started, wait.asked)
     placed = PlacedAnswer(run_id=wait.run_id, item=item, answer=given, at=now)
-    standing = await keeper.place_answer(placed, seq=wait.seq, asked=wait.asked)
+    standing = await keeper.place_answer(placed, seq=wait.seq, asked=wait.asked, shown=shown)
     if standing is None:
         return None
     if standing.answer == given:
         return Taken(answer=answer, missing=await _missing_after(standing, wait, keeper))
-    return _preceded(answer, standing)
+    return _preceded(answer, standing, wait)
+
+
+def _written(answer: AnyAnswer, wait: _Wait, secrets: Sequence[str]) -> AnyAnswer:
+    """Return an answer with marks for *secrets*, if they are those of the run that asks."""
+    name = "" if wait.started is None else marks_for(secrets, wait.started)
+    return Redaction(secrets, name=name).write(answer) if name else answer
+
+
+def show_answer(
+    answer: AnyAnswer, started: RunStarted | None, asked: PendingApproval | None
+) -> AnyAnswer:
+    """Return an answer as users and the audit may see it, where the run's secrets are not known.
+
+    If the run has secrets, whatever the user typed may contain one.
+    """
+    if not has_marks(started):
+        return answer
+    match answer:
+        case Approve():
+            return answer
+        case Deny():
+            return replace(answer, reason=answer.reason and MASK)
+        case Edit():
+            before = {} if asked is None else asked.arguments
+            shown = {
+                name: value if name in before and before[name] == value else MASK
+                for name, value in answer.arguments.items()
+            }
+            return replace(answer, arguments=shown)
+        case Answer():
+            value = answer.value if isinstance(answer.value, bool) else MASK
+            return replace(answer, value=value, note=answer.note and MASK)
 
 
 async def _missing_after(standing: PlacedAnswer, wait: _Wait, keeper: SharedJournal) -> int:
@@ -245,12 +286,12 @@ async def with_placed_approvals(result: AgentResult[T], journal: Journal) -> Age
     return result if tuple(pending) == result.pending else replace(result, pending=tuple(pending))
 
 
-def _preceded(answer: AnyAnswer, standing: PlacedAnswer) -> Outdated:
+def _preceded(answer: AnyAnswer, standing: PlacedAnswer, wait: _Wait) -> Outdated:
     """Return the response to an answer that came after *standing*."""
     return Outdated(
         answer=answer,
         reason=_preceded_message(answer, standing),
-        decision=standing.answer,
+        decision=show_answer(standing.answer, wait.started, wait.asked),
         by=standing.answer.by,
         at=standing.at,
     )
@@ -657,11 +698,19 @@ def _waits_of(
             question=one,
             item=item_of(past, one),
             seq=past.seq,
+            started=past.started,
         )
         for id, one in sorted(past.waits.items())
     ]
     questions += [
-        _Wait(run_id, outer_id, id, True, closed=ended or f"question {id} was answered before")
+        _Wait(
+            run_id,
+            outer_id,
+            id,
+            True,
+            closed=ended or f"question {id} was answered before",
+            started=past.started,
+        )
         for id in past.answers_given
         if id not in past.waits
     ]
@@ -677,6 +726,7 @@ def _waits_of(
             times_asked=times,
             seq=past.seq,
             has_answer=id in past.answers,
+            started=past.started,
         )
         for id, times in past.times_asked.items()
     ]

@@ -150,7 +150,7 @@ def start(
 
 
 async def answer(
-    run_id: str, answers: Sequence[AnyAnswer], *, journal: Where
+    run_id: str, answers: Sequence[AnyAnswer], *, journal: Where, secrets: Iterable[str] = ()
 ) -> tuple[Taken | Outdated, ...]:
     """Answer what a parked run waits for, without resuming it; the next session reads the answers.
 
@@ -162,6 +162,9 @@ async def answer(
             was shown, as the ``approve()``, ``deny()`` and ``edit()`` of an item of ``pending``
             return it.
         journal: The journal that has its log.
+        secrets: The secrets of the run. With them its journal has a mark for each secret in the
+            answers, and the audit ``***``. Without them the audit has ``***`` for all that was
+            typed, and the journal has the answers as they are.
 
     Returns:
         For each answer, whether it was accepted or came too late, and if so the earlier answer.
@@ -174,7 +177,7 @@ async def answer(
     """
     from upshot.entry.answers import answer_run
 
-    return await answer_run(run_id, answers, journal=journal)
+    return await answer_run(run_id, answers, journal=journal, secrets=secrets)
 
 
 async def inbox(

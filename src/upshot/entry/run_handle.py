@@ -54,13 +54,14 @@ class RunHandle:
     Args:
         run_id: The run.
         journal: The open journal that has its log.
+        secrets: The secrets of the run; they are masked where an answer is stored.
 
     Attributes:
         id: The run.
     """
 
-    def __init__(self, run_id: str, journal: Journal) -> None:
-        self.id = run_id
+    def __init__(self, run_id: str, journal: Journal, *, secrets: Sequence[str] = ()) -> None:
+        self.id, self._secrets = run_id, secrets
         self._journal = journal
 
     def __repr__(self) -> str:
@@ -168,13 +169,19 @@ class RunHandle:
         """Answer what the run waits for, unless *allow* refuses at that moment."""
         *earlier, last = await self._chain()
         try:
-            return await answer_run(last, answers, journal=self._journal, allow=allow)
+            return await self._answer(last, answers, allow)
         except NotAsked:
             # The run that asked has handed the request over since.
             for run_id in reversed(earlier):
                 with suppress(NotAsked):
-                    return await answer_run(run_id, answers, journal=self._journal, allow=allow)
+                    return await self._answer(run_id, answers, allow)
             raise
+
+    async def _answer(
+        self, run_id: str, answers: Sequence[AnyAnswer], allow: Allow | None
+    ) -> tuple[Taken | Outdated, ...]:
+        journal, secrets = self._journal, self._secrets
+        return await answer_run(run_id, answers, journal=journal, secrets=secrets, allow=allow)
 
     async def signal(
         self, name: str, value: Json = None, *, key: str = "", by: str = ""
@@ -373,8 +380,8 @@ async def attached(run_id: str, journal: Where) -> AsyncGenerator[RunHandle]:
         yield await handle_of(run_id, opened)
 
 
-async def handle_of(run_id: str, journal: Journal) -> RunHandle:
+async def handle_of(run_id: str, journal: Journal, *, secrets: Sequence[str] = ()) -> RunHandle:
     """Return the handle of an existing run."""
     check_run_id(run_id)
     await read_begun(run_id, journal)
-    return RunHandle(run_id, journal)
+    return RunHandle(run_id, journal, secrets=secrets)

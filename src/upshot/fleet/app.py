@@ -312,7 +312,7 @@ class App:
                 f"conflict: the key {key!r} was used for another request, in run "
                 f"{kept.run_id}: give each request its own key"
             )
-        return RunHandle(kept.run_id, journal)
+        return RunHandle(kept.run_id, journal, secrets=self._secrets)
 
     def schedule(
         self,
@@ -371,11 +371,12 @@ class App:
             JournalError: The journal cannot be read.
         """
         check_run_id(run_id)
-        return await handle_of(run_id, await self.open())
+        return await handle_of(run_id, await self.open(), secrets=self._secrets)
 
     async def answer(self, run_id: str, *answers: AnyAnswer) -> tuple[Taken | Outdated, ...]:
         """Answer what a parked run waits for; see ``upshot.answer``."""
-        return await answer_run(run_id, answers, journal=await self.open())
+        journal = await self.open()
+        return await answer_run(run_id, answers, journal=journal, secrets=self._secrets)
 
     async def replay(self, run_id: str) -> Replay:
         """Replay a run against its record; see ``upshot.replay``.

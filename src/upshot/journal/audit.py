@@ -26,10 +26,19 @@ from typing import Any, Literal, NamedTuple, Protocol, TypedDict, Unpack, cast, 
 from msgspec.structs import replace
 
 from upshot.contract.base.checks import check_whole
-from upshot.contract.base.structs import JsonObject, Moment, Value
-from upshot.contract.codec import encode
+from upshot.contract.base.secrets import hide_all_marks
+from upshot.contract.base.structs import Json, JsonObject, Moment, Value
+from upshot.contract.codec import decode, decoder_of, encode
 from upshot.contract.effects import EffectEntry
-from upshot.contract.pending import Answer, Approve, Deny, Edit, Pending, PendingApproval
+from upshot.contract.pending import (
+    Answer,
+    AnyAnswer,
+    Approve,
+    Deny,
+    Edit,
+    Pending,
+    PendingApproval,
+)
 from upshot.contract.tool_calls import Settlement
 from upshot.errors import JournalError, Misuse
 from upshot.journal.shared import PlacedAnswer, tool_of
@@ -411,21 +420,24 @@ def row_of(action: str, **facts: Any) -> AuditRow:
     )
 
 
-def row_of_answer(placed: PlacedAnswer) -> AuditRow | None:
+def row_of_answer(placed: PlacedAnswer, shown: AnyAnswer | None = None) -> AuditRow | None:
     """Return the row of an answer; None for a signal, which answers nothing that was asked.
 
-    ``with_question`` adds what the journal knows of the question.
+    ``with_question`` adds what the journal knows of the question. *shown* is what the row has
+    instead of the answer.
     """
     if placed.key:
         return None
-    answer = placed.answer
+    answer = shown or placed.answer
     detail, arguments = "", None
     if isinstance(answer, Approve):
         detail = f"always: {answer.always}" if answer.always else ""
     elif isinstance(answer, Deny):
         detail = answer.reason
     elif isinstance(answer, Edit):
-        arguments = answer.arguments
+        arguments = decode(
+            hide_all_marks(encode(answer.arguments).decode()), decoder_of(dict[str, Json])
+        )
     else:
         detail = encode(answer.value).decode()
     action = type(answer).__name__.lower()
@@ -437,7 +449,7 @@ def row_of_answer(placed: PlacedAnswer) -> AuditRow | None:
         subject=subject,
         digest="" if isinstance(answer, Answer) else answer.digest,
         arguments=arguments,
-        detail=detail,
+        detail=hide_all_marks(detail),
     )
 
 

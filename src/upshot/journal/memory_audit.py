@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Unpack
 
 from msgspec.structs import replace
 
-from upshot.contract.pending import Pending
+from upshot.contract.pending import AnyAnswer, Pending
 from upshot.journal.audit import (
     MOST_LOOKED_AT,
     SESSIONS,
@@ -144,8 +144,10 @@ class MemoryAudit:
         no = self._audit_rows[-1].no + 1 if self._audit_rows else 1
         self._audit_rows.append(replace(row, no=no, at=datetime.now(UTC)))
 
-    def _add_answer(self, placed: PlacedAnswer, asked: Pending | None) -> None:
-        if (row := row_of_answer(placed)) is not None:
+    def _add_answer(
+        self, placed: PlacedAnswer, shown: AnyAnswer | None, asked: Pending | None
+    ) -> None:
+        if (row := row_of_answer(placed, shown)) is not None:
             self._add_row(with_question(row, asked, ""))
 
     def _blank_rows(self, run_ids: Iterable[str]) -> None:

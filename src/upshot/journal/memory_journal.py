@@ -34,7 +34,7 @@ from upshot.contract.events import (
 )
 from upshot.contract.message import Message
 from upshot.contract.model_calls import Request
-from upshot.contract.pending import Pending, PendingApproval
+from upshot.contract.pending import AnyAnswer, Pending, PendingApproval
 from upshot.contract.protocols import Note, RunSummary
 from upshot.errors import JournalError
 from upshot.journal.artifact_store import MemoryArtifactStore, StoredArtifact
@@ -467,7 +467,12 @@ class MemoryJournal(MemoryLists, MemoryEffects, MemoryNotes, MemoryAudit):
         )
 
     async def place_answer(
-        self, answer: PlacedAnswer, *, seq: int = 0, asked: PendingApproval | None = None
+        self,
+        answer: PlacedAnswer,
+        *,
+        seq: int = 0,
+        asked: PendingApproval | None = None,
+        shown: AnyAnswer | None = None,
     ) -> PlacedAnswer | None:
         """See ``SharedJournal.place_answer``."""
         log, kept = self._open().get(answer.run_id), self._wishes.setdefault(answer.run_id, {})
@@ -477,7 +482,7 @@ class MemoryJournal(MemoryLists, MemoryEffects, MemoryNotes, MemoryAudit):
             return standing
         if seq and (log is None or len(log.events) != seq):
             return None
-        self._add_answer(answer, self._asks.get(answer.run_id, {}).get(answer.item))
+        self._add_answer(answer, shown, self._asks.get(answer.run_id, {}).get(answer.item))
         kept[standing.row] = standing
         if answer.item in (asks := self._asks.get(answer.run_id, {})):
             after = {**asks, answer.item: placement.asked}

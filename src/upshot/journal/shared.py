@@ -504,7 +504,12 @@ class SharedJournal(Protocol):
         ...
 
     async def place_answer(
-        self, answer: PlacedAnswer, *, seq: int = 0, asked: PendingApproval | None = None
+        self,
+        answer: PlacedAnswer,
+        *,
+        seq: int = 0,
+        asked: PendingApproval | None = None,
+        shown: AnyAnswer | None = None,
     ) -> PlacedAnswer | None:
         """Store *answer*, unless its question already has one; the root run becomes due.
 
@@ -516,6 +521,7 @@ class SharedJournal(Protocol):
             seq: The last event of the run's log that the caller knows. 0 is for the run's holder:
                 nothing becomes due then.
             asked: The question as the log has it; needed only if several users must approve.
+            shown: What the audit has instead of the answer; None for the answer itself.
 
         Returns:
             The request that is stored for the question. None if *seq* is given, and the run is

@@ -15,7 +15,7 @@ import upshot.journal.sql.queries as stored
 from upshot.contract.conversation import Conversation, ConversationSummary
 from upshot.contract.events import Event, SeedReference
 from upshot.contract.message import Message
-from upshot.contract.pending import PendingApproval
+from upshot.contract.pending import AnyAnswer, PendingApproval
 from upshot.contract.protocols import Note
 from upshot.errors import JournalError
 from upshot.journal.audit import row_of, row_of_answer, row_of_removal
@@ -545,10 +545,15 @@ class SqlJournal(SqlLists, SqlEffects, SqlAudit):
         return self._writer.pieces.after(run_id, seq, part)
 
     async def place_answer(
-        self, answer: PlacedAnswer, *, seq: int = 0, asked: PendingApproval | None = None
+        self,
+        answer: PlacedAnswer,
+        *,
+        seq: int = 0,
+        asked: PendingApproval | None = None,
+        shown: AnyAnswer | None = None,
     ) -> PlacedAnswer | None:
         """See ``SharedJournal.place_answer``."""
-        row = row_of_answer(answer)
+        row = row_of_answer(answer, shown)
         return await self.write(
             lambda connection: place_answer(connection, answer, seq, asked, row)
         )
