@@ -62,6 +62,9 @@ class Instant(BatchModel):
         self.asked[key] = request
         return key
 
+    async def find(self, *, key: str) -> str | AgentError | None:
+        return key if key in self.asked else ""
+
     async def poll(self, batch_id: str, *, key: str) -> ModelResponse | AgentError | None:
         return await self.answers.call(self.asked[key])
 
