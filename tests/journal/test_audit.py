@@ -19,6 +19,7 @@ from upshot import (
     Outdated,
     PendingApproval,
     ScriptedModel,
+    Settlement,
     Taken,
     ToolCall,
     answer,
@@ -162,6 +163,18 @@ async def test_a_settlement_has_its_row_once(journal: Any) -> None:
     (row,) = (await journal.audit()).rows
     assert facts([row]) == [("sue", "settle", effect.id, "mail")]
     assert (row.kind, row.detail, row.run_id) == ("settled", "applied: re_123", effect.run_id)
+
+
+async def test_a_settlement_may_name_its_effect_as_text(journal: Any) -> None:
+    agent = Agent("desk", model=ScriptedModel([ToolCall("m", "mail", {"order": 7}), "Done."]))
+    await run(agent, "Mail.", journal=journal, tools=[mail], attributes={"user": "ann"})
+    (effect,) = await journal.effects(state="unknown")
+    await journal.settle_effect(effect.id, Settlement(effect="none", by="sue"))
+    (row,) = (await journal.audit()).rows
+    assert (row.action, row.detail) == ("settle", "none")
+    unknown: Any = "done"
+    with pytest.raises(Misuse, match="there is no effect 'done': give one of read, write"):
+        Settlement(effect=unknown)
 
 
 async def test_who_approved_refunds_over_100_is_one_question(journal: Any) -> None:

@@ -181,12 +181,14 @@ class Settlement(Value, frozen=True, kw_only=True, metaclass=CheckedMeta):
         note: What they saw, "" if there is no note.
     """
 
-    effect: Effect
+    effect: EffectField
     by: str = ""
     at: Moment | None = None
     note: str = ""
 
     def __post_init__(self) -> None:
+        if type(self.effect) is str:
+            set_field(self, "effect", Effect(self.effect))
         settle_moments(self, "at")
 
 
