@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from tests.postgres import PostgresServer
-from upshot import Agent, Request, Retry, ScriptedModel, ToolCall, resume, run, tool
+from upshot import Agent, App, Request, Retry, ScriptedModel, ToolCall, resume, run, tool
 from upshot.contract.agent_spec import AgentSpec
 from upshot.contract.base.enums import Effect, ErrorCode, Status
 from upshot.contract.call_counts import CallCount, bucket_of, quantile_s
@@ -326,6 +326,12 @@ async def test_the_slowest_call_and_the_last_limits_are_known_with_their_runs(
         # Its calls happened, whatever becomes of it.
         later.write(RunResumed).end(ended(70, 5, limited=1))
         assert (await journal.figures(a_day())).slowest == figures.slowest
+        remove: Any = journal
+        await remove.remove_runs(["slow", "later"])
+        left = await journal.figures(a_day())
+        # A removed run is no example; the next slowest call of its part may be missing.
+        assert {one.run_id for one in (*left.slowest, *left.limited)} <= {"quick"}
+        assert [one.run_id for one in left.limited] == ["quick"]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -369,6 +375,27 @@ async def test_a_real_run_counts_denials_time_outs_and_approvals_of_its_tools(
         assert found["limit", "scripted:script"] == (1, 0, 0, 0)
         [slowest] = [one for one in figures.slowest if one.tool == "wait"]
         assert (slowest.run_id, slowest.call_id) == ("real", "c1")
+
+
+@pytest.mark.parametrize("status", [Status.CANCELED, Status.INTERRUPTED])
+async def test_a_call_that_waited_when_its_run_was_stopped_is_not_denied(status: Status):
+    @tool(effect="write", approval=True)
+    def send(to: str) -> str:
+        return "sent"
+
+    model = ScriptedModel([ToolCall("c1", "send", {"to": "ann"})])
+    async with App([Agent("desk", model=model, tools=[send])], journal="memory:") as app:
+        parked = await app.submit("desk", "?")
+        await app.activate(parked.id)
+        await (parked.cancel() if status is Status.CANCELED else parked.interrupt())
+        await app.activate(parked.id)
+        result = await parked.result()
+        assert result is not None and result.status is status
+        assert result.tool_outcomes[0].reason == "cancelled"
+        since = datetime.now(UTC).replace(minute=0, second=0, microsecond=0)
+        journal: Any = await app.open()
+        figures = await journal.figures(FigureQuery(since - HOUR, HOUR, 2))
+    assert [one.denied for one in figures.totals if one.kind == "tool"] == [0]
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -26,7 +26,8 @@ class CallCount(Value, frozen=True, kw_only=True, gc=False):
         failed: How many of them failed or timed out.
         timed_out: How many timed out.
         unknown: How many may have had an effect.
-        denied: How many calls of a tool were denied before they started.
+        denied: How many calls of a tool were denied before they started, without those that were
+            cancelled because their run was stopped.
         repeated: How many asked for what an earlier call had done, and were answered from it.
         limited: How many calls of a model were refused by a rate limit.
         took: How many of the calls whose duration is known are in each bucket of

@@ -6,7 +6,8 @@ counts always equal a sum over the list of runs: ``add_run`` says what one row a
 five minutes are removed after two days.
 
 Beside the counts there is one example of each: the slowest call of a tool, the last run that a
-model's rate limit refused, the windows of that limit. A removed run may have been the example.
+model's rate limit refused, the windows of that limit. If the run of an example was removed, there
+is none, although another run may have had the next slowest call.
 """
 
 from __future__ import annotations
@@ -364,7 +365,7 @@ class RunFigure(Value, frozen=True, kw_only=True):
         count: How many runs, calls or approvals.
         failed: How many of the calls failed.
         timed_out: How many of the calls timed out.
-        denied: How many more calls of the tool were denied.
+        denied: How many more calls of the tool were denied; cancelled ones are not counted.
         repeated: How many more asked for what an earlier call had done, and got its outcome.
         applied: How many runs have the worst effect "applied".
         unknown: How many runs or calls have "unknown".
@@ -440,7 +441,7 @@ class RunFigures(Value, frozen=True, kw_only=True):
         parts: The runs of each part of the period, of all agents and whatever their errors.
         totals: The runs by agent and error, and all calls, for the period and the one before.
         slowest: The slowest call of each tool in each part of the period, the slowest first; where
-            a run was removed, a part may lack one.
+            its run was removed, a part may lack one.
         limited: The last run that each model's rate limit refused in each part, the latest first.
         limits: The last windows of each model, by name.
     """
@@ -592,6 +593,13 @@ def with_examples(figures: RunFigures, tops: Iterable[tuple[str, str, int, str]]
         limited=tuple(limited),
         limits=tuple(limits[name] for name in sorted(limits)),
     )
+
+
+def run_of_example(kind: str, example: str) -> str:
+    """Return the run that an example names, "" if it names none."""
+    if kind == "tool":
+        return _pair.decode(example)[0]
+    return _single.decode(example)[0] if kind == "limit" else ""
 
 
 _pair = msgspec.json.Decoder(tuple[str, str])

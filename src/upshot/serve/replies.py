@@ -645,7 +645,7 @@ class ToolLine(Value, frozen=True, kw_only=True):
         failed: How many of them failed or timed out.
         timed_out: How many of them timed out.
         unknown: How many may have had an effect.
-        denied: How many more were denied.
+        denied: How many more were denied, without those cancelled because their run was stopped.
         repeated: How many more asked for what an earlier call had done, in any run.
         p50_s: The seconds that half of the calls took at most; None if there are none.
         p95_s: The seconds that 95 % of them took at most.

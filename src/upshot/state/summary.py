@@ -11,7 +11,7 @@ from datetime import datetime
 from types import MappingProxyType
 from typing import Any, NamedTuple, cast
 
-from upshot.contract.base.enums import Effect, ErrorCode, Status
+from upshot.contract.base.enums import DeniedReason, Effect, ErrorCode, Status
 from upshot.contract.base.json_values import clean_text, to_json, without_nul
 from upshot.contract.base.secrets import hide_marks
 from upshot.contract.base.structs import JsonObject
@@ -245,7 +245,9 @@ class _Calls:
         if record.effect is Effect.UNKNOWN:
             self.unknown += 1
         if record.started_at is None:
-            self.denied += isinstance(outcome, ToolDenied)
+            # A call that was never made because its run was stopped was not refused.
+            is_denied = isinstance(outcome, ToolDenied)
+            self.denied += is_denied and outcome.reason != DeniedReason.CANCELLED
             return
         self.calls += 1
         self.took[bucket_of(record.run_ms / 1000)] += 1

@@ -31,6 +31,7 @@ from upshot.journal.run_counts import (
     figures_of,
     in_all_spans,
     oldest_start,
+    run_of_example,
     units_to,
     with_examples,
 )
@@ -102,6 +103,9 @@ _TOTALS = f"""SELECT CASE WHEN start < ? THEN -1 ELSE 0 END AS part, CAST(kind A
     HAVING {" OR ".join(f"sum({name}) <> 0" for name in _COUNTED)}"""
 _TOPS = f"""SELECT CAST(kind AS TEXT), CAST(name AS TEXT), start, top, CAST(example AS TEXT)
     FROM run_counts WHERE {_WITHIN.format(kinds="'limit', 'model', 'tool'")} AND top > 0"""
+_THERE = "SELECT CAST(run_id AS TEXT) FROM runs WHERE run_id IN ({places})"
+# How many runs are looked for at once.
+_AT_ONCE = 500
 _UNENDED = f"""SELECT CAST(status AS TEXT), count(*) FROM runs
     WHERE status IN ('{QUEUED}', '{RUNNING}') AND (last_seq > 0 OR status = '{QUEUED}'){{theirs}}
     GROUP BY status"""
@@ -243,11 +247,25 @@ def _read_tops(connection: Connection, wanted: FigureQuery) -> Iterator[tuple[st
     since, step = units_to(wanted.since), wanted.step // FINEST
     tops: dict[tuple[str, str, int], tuple[int, str]] = {}
     values = (wanted.span, wanted.tenant, since, units_to(wanted.until))
-    for kind, name, start, top, example in connection.execute(_TOPS, values).fetchall():
+    rows = connection.execute(_TOPS, values).fetchall()
+    removed = _removed_of(connection, {run_of_example(row[0], row[4]) for row in rows})
+    for kind, name, start, top, example in rows:
+        if run_of_example(kind, example) in removed:
+            continue
         place = (kind, name, (start - since) // step)
         tops[place] = max(tops.get(place, (0, "")), (top, example))
     for (kind, name, _), (top, example) in tops.items():
         yield kind, name, top, example
+
+
+def _removed_of(connection: Connection, run_ids: set[str]) -> set[str]:
+    """Return which of *run_ids*, "" apart, are of runs that were removed."""
+    wanted, there = sorted(run_ids - {""}), {""}
+    for first in range(0, len(wanted), _AT_ONCE):
+        some = wanted[first : first + _AT_ONCE]
+        rows = connection.execute(_THERE.format(places=", ".join("?" * len(some))), some)
+        there.update(run_id for (run_id,) in rows.fetchall())
+    return run_ids - there
 
 
 def _to_figures(rows: Iterable[Sequence[Any]]) -> tuple[RunFigure, ...]:
