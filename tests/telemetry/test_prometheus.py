@@ -12,11 +12,15 @@ from prometheus_client import CollectorRegistry
 from upshot import (
     Agent,
     AgentError,
+    Budget,
     Cost,
+    Failed,
     ModelResponse,
     Retry,
     ScriptedModel,
+    ScriptEngine,
     ToolCall,
+    ToolError,
     Usage,
     run,
     tool,
@@ -92,6 +96,40 @@ async def test_tool_calls_are_counted_by_outcome_and_a_made_up_name_is_not_a_lab
     assert counts.of("tool_calls_total", tool="send", outcome="ok") == 1
     assert counts.of("tool_calls_total", tool="(unknown)", outcome="unknown_tool") == 1
     assert "secret-name" not in counts.label_values()
+
+
+@tool(effect="write")
+def pay(card: str) -> str:
+    """Pay."""
+    raise ToolError("no", code=f"card_{card}_refused")
+
+
+async def test_codes_that_a_tool_a_model_or_an_engine_makes_up_are_not_labels(
+    counts: Counts,
+) -> None:
+    secret = "4242-ann@example.org"
+    error = AgentError(f"said_{secret}", "no", retryable=True)
+    replies = [ToolCall("a", "pay", {"card": secret}), ModelResponse(error=error), "Done."]
+    paying = Agent("desk", model=ScriptedModel(replies), tools=[pay])
+    await run(paying, "?", clock=FakeClock(), retry=Retry(max_tries=2))
+
+    async def fails(*_: object) -> str:
+        raise Failed(f"end_{secret}", "no")
+
+    await run(Agent("own", engine=ScriptEngine(fails)), "?")
+    assert counts.of("tool_calls_total", tool="pay", outcome="other") == 1
+    model = {"model": "scripted:script"}
+    assert counts.of("model_calls_total", **model, outcome="other") == 1
+    assert counts.of("model_waits_total", **model, reason="other") == 1
+    assert counts.of("runs_ended_total", agent="own", status="failed", error="other") == 1
+    assert not [one for one in counts.label_values() if secret in one]
+
+
+async def test_a_made_up_tool_that_another_gate_refuses_is_not_a_label(counts: Counts) -> None:
+    calls = [ToolCall("a", "secret-a", {}), ToolCall("b", "secret-b", {})]
+    await run(agent(*calls, "Done.", budget=Budget(max_denials=1)), "?")
+    assert counts.of("tool_calls_total", tool="(unknown)", outcome="budget") == 1
+    assert not [one for one in counts.label_values() if "secret" in one]
 
 
 async def test_model_calls_tokens_cost_and_waits_are_counted(counts: Counts) -> None:

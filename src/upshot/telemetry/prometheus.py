@@ -5,7 +5,9 @@ is the same from every process and is not counted here: see ``upshot.fleet.statu
 
 A label never has a text of a run. Names of agents, tools and models are cleaned, and after
 ``MOST_NAMES`` different ones all others are ``other``, so that the number of series stays bounded.
-A name that a model made up is not among them: a call of an unknown tool is ``(unknown)``.
+A name that a model made up is not among them: a call of an unknown tool is ``(unknown)``. Error
+codes and reasons are open words, which a tool may build from its arguments, so only upshot's own
+are labels; all others are ``other``.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from upshot.contract.base.enums import DeniedReason, Effect, ErrorCode, Status
 from upshot.contract.error import AgentError
 from upshot.contract.events import Event, RunSettled, ToolSettled
 from upshot.contract.model_calls import ModelReplied, ModelResponse, ModelRetried
-from upshot.contract.tool_calls import ToolDenied, ToolOutcome
+from upshot.contract.tool_calls import ToolDenied, ToolOutcome, ToolRecord
 from upshot.journal.work_listeners import listen_to_work
 from upshot.runs.plan import Plan
 from upshot.runs.recorder import Listener, listen
@@ -40,6 +42,13 @@ _PROVIDER_ERRORS = (
     ErrorCode.SERVER_ERROR,
     ErrorCode.TIMEOUT,
 )
+# The further codes of failures that upshot itself gives to tool calls.
+_OF_CALLS = (
+    *("artifact_refused", "connection_lost", "cpu_limit", "in_progress", "memory_limit"),
+    *("request_refused", "skill_changed", "tool_changed", "tool_error"),
+    *("unserializable_output", "worker_failed"),
+)
+_KNOWN: frozenset[str] = frozenset({"ok", *ErrorCode, *DeniedReason, *_OF_CALLS})
 _TOKENS = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens")
 
 
@@ -98,7 +107,6 @@ class ProcessMetrics:
         self._lost = count("leases_lost", "Runs that another process has claimed from this one.")
         self._notified = count("notifications", "Notifications that were sent.", "outcome")
         self._agents, self._tool_names, self._models = Names(), Names(), Names()
-        self._errors = Names()
         for outcome in ("delivered", "failed"):
             self._notified.labels(outcome)
         self._ends = [listen(self._follow), listen_to_work(self)]
@@ -135,8 +143,10 @@ class ProcessMetrics:
 
     def called(self, tool: str, outcome: ToolOutcome, /) -> None:
         """See ``WorkListener.called``; the calls of runs are counted here too."""
-        name = "(unknown)" if _is_made_up(outcome) else self._tool_names.clean(tool)
-        self._tools.labels(name, self._errors.clean(error_type_of(outcome) or "ok")).inc()
+        self._count_outcome(self._tool_names.clean(tool), outcome)
+
+    def _count_outcome(self, name: str, outcome: ToolOutcome) -> None:
+        self._tools.labels(name, _to_label(error_type_of(outcome) or "ok")).inc()
         if outcome.effect == Effect.UNKNOWN:
             self._unknown.labels(name).inc()
 
@@ -163,12 +173,16 @@ class ProcessMetrics:
         if result.status == Status.INPUT_REQUIRED:
             self._parked.labels(agent).inc()
         else:
-            code = self._code_of(result.error, "")
+            code = _code_of(result.error, "")
             self._ended.labels(agent, str(result.status), code).inc()
             self._took.labels(agent).observe(result.duration_ms / 1000)
 
     def _count_tool(self, event: ToolSettled) -> None:
-        self.called(event.record.tool_name, event.record.outcome)
+        record = event.record
+        if _is_made_up(record):
+            self._count_outcome("(unknown)", record.outcome)
+        else:
+            self.called(record.tool_name, record.outcome)
 
     def _count_reply(self, event: ModelReplied) -> None:
         self._count_call(event.model, event.response)
@@ -176,11 +190,11 @@ class ProcessMetrics:
     def _count_retry(self, event: ModelRetried) -> None:
         self._count_call(event.model, event.response)
         if event.wait_s > 0:
-            self._note_wait(event.model, self._code_of(event.error, "retry"), event.wait_s)
+            self._note_wait(event.model, _code_of(event.error, "retry"), event.wait_s)
 
     def _count_call(self, name: str, response: ModelResponse) -> None:
         model = self._models.clean(name)
-        self._calls.labels(model, self._code_of(response.error, "ok")).inc()
+        self._calls.labels(model, _code_of(response.error, "ok")).inc()
         for kind in _TOKENS:
             if (count := getattr(response.usage, kind)) is not None:
                 self._tokens.labels(model, kind.removesuffix("_tokens")).inc(count)
@@ -196,9 +210,16 @@ class ProcessMetrics:
         self._waits.labels(*labels).inc()
         self._waited.labels(*labels).inc(waited_s)
 
-    def _code_of(self, error: AgentError | None, without: str) -> str:
-        return without if error is None else self._errors.clean(str(error.code))
+
+def _code_of(error: AgentError | None, without: str) -> str:
+    return without if error is None else _to_label(error.code)
 
 
-def _is_made_up(outcome: ToolOutcome) -> bool:
-    return isinstance(outcome, ToolDenied) and outcome.reason == DeniedReason.UNKNOWN_TOOL
+def _to_label(code: str) -> str:
+    """Return an error code or a reason as a label has it."""
+    return str(code) if code in _KNOWN else OTHER
+
+
+def _is_made_up(record: ToolRecord) -> bool:
+    # Another gate may have refused the call before its tool was looked up.
+    return isinstance(record.outcome, ToolDenied) and not record.tool_version
