@@ -10,6 +10,7 @@ import pytest
 
 from tests.serve.kit import Client, served
 from upshot import Agent, App, ScriptedModel, ToolCall, tool
+from upshot.journal.audit import needs_audit
 
 
 @tool(effect="write", approval=True)
@@ -98,6 +99,10 @@ async def test_runs_are_resumed_and_collected(site: Any, tmp_path: Path) -> None
     await parked(app, *ids)
     _, done = await client.by("oz").post("/api/bulk", {"action": "resume", "runs": ids})
     assert errors(done)[ids[0]] == "" and "has ended" in errors(done)[ids[1]]
+    await client.by("oz").post("/api/bulk", {"action": "cancel", "runs": ids[1:]})
+    # What is refused is no act.
+    rows = (await needs_audit(await app.open()).audit(kind="operated")).rows
+    assert [(row.action, row.run_id) for row in rows] == [("resume", ids[0])]
     body = {"action": "collect", "runs": [*ids, "none"], "name": "bad"}
     _, done = await client.by("oz").post("/api/bulk", body)
     assert errors(done) == {**dict.fromkeys(ids, ""), "none": "there is no run 'none'"}

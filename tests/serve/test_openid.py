@@ -115,7 +115,13 @@ async def test_a_user_comes_in_with_the_roles_of_their_groups(tmp_path: Path) ->
 
 
 async def test_claims_may_come_from_the_userinfo_and_name_a_tenant() -> None:
-    claims = {"sub": "u1", "realm": {"roles": ["readers"]}, "org": "acme", "email": "a@b.c"}
+    claims: dict[str, Any] = {
+        "sub": "u1",
+        "realm": {"roles": ["readers"]},
+        "org": "acme",
+        "email": "a@b.c",
+        "email_verified": True,
+    }
     async with opened(roles_claim="realm.roles", tenant_claim="org", user_claim="email") as world:
         world.provider.claims, world.provider.is_narrow = claims, True
         ann = world.visitor()
@@ -419,6 +425,40 @@ async def test_a_role_that_is_gone_ends_streams_and_holds_at_the_next_request() 
         await stream.content.read()
         assert (await ann.ask("GET", "/api/me"))[1]["user"]["roles"] == ["view"]
         assert (await ann.ask("POST", f"/api/runs/{run_id}/replay", {}))[0] == 403
+
+
+PLACES: list[tuple[dict[str, Any], int]] = [
+    ({"groups": []}, 403),
+    ({"org": "globex"}, 303),
+    ({"org": None}, 400),
+]
+
+
+@pytest.mark.parametrize(("change", "status"), PLACES, ids=str)
+async def test_an_account_that_lost_its_place_loses_its_sessions(
+    change: dict[str, Any], status: int
+) -> None:
+    async with opened(tenant_claim="org") as world:
+        world.provider.claims |= {"org": "acme"}
+        ann, other, ben = world.visitor(), world.visitor(), world.visitor()
+        await ann.sign_in()
+        world.provider.claims |= {"sub": "u2"}
+        await ben.sign_in()
+        world.provider.claims |= {"sub": "u1", **change}
+        assert (await other.sign_in())[0] == status
+        assert (await ann.ask("GET", "/api/me"))[0] == 401
+        assert (await ben.ask("GET", "/api/me"))[0] == 200
+        assert ("u1", "end_session") in await world.audit(tenant="acme")
+
+
+@pytest.mark.parametrize("verified", [True, "true", False, "false", "True", 1, 0, None], ids=repr)
+async def test_an_address_names_a_user_only_if_it_is_verified(verified: Any) -> None:
+    async with opened(user_claim="email") as world:
+        world.provider.claims |= {"email": "ann@example.com", "email_verified": verified}
+        status, _, page = await world.visitor().sign_in()
+        is_verified = verified is True or verified == "true"
+        assert status == (303 if is_verified else 400)
+        assert ("does not say that the account" in page) is not is_verified
 
 
 async def test_users_see_and_end_only_their_own_sessions() -> None:

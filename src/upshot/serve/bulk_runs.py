@@ -65,9 +65,8 @@ _WHAT = {"note": "note", "collect": "dataset"}
 async def _act(site: Site, user: User, run_id: str, given: Bulk) -> None:
     match given.action:
         case "cancel":
-            run = await site.run_of(user, run_id, "operate", act="cancel")
-            if (await run.state()).ended:
-                raise Misuse(f"run {run_id} has ended: there is nothing to cancel")
+            why = "there is nothing to cancel"
+            run = await site.run_of(user, run_id, "operate", act="cancel", unless_ended=why)
             await run.cancel()
         case "resume":
             await resume_run(site, user, run_id)
@@ -87,7 +86,6 @@ async def resume_run(site: Site, user: User, run_id: str) -> None:
         Refused: The user may see it but not do this.
         Misuse: It has ended.
     """
-    run = await site.run_of(user, run_id, "operate", act="resume")
-    if (await run.state()).ended:
-        raise Misuse(f"run {run.id} has ended: fork it to continue from one of its events")
+    why = "fork it to continue from one of its events"
+    run = await site.run_of(user, run_id, "operate", act="resume", unless_ended=why)
     await needs_shared(await site.app.open()).make_due(run.id, "resumed")

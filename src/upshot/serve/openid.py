@@ -402,14 +402,18 @@ class OidcSignIn:
         try:
             attempt = self._attempt_of(request, name)
             claims, token = await self._claims(request, attempt)
-            session = self._to_session(request, claims, token)
-            if not self._user_of(session.user, session.tenant, session.groups).roles:
-                status = 403
-                await self._note_refusal(request, session)
-                raise Unaccepted(
-                    f"The account {session.user[:80]} is known, but has no role here: ask the "
-                    "people who run this site for one"
-                )
+            try:
+                session = self._to_session(request, claims, token)
+                if not self._user_of(session.user, session.tenant, session.groups).roles:
+                    status = 403
+                    await self._note_refusal(request, session)
+                    raise Unaccepted(
+                        f"The account {session.user[:80]} is known, but has no role here: ask the "
+                        "people who run this site for one"
+                    )
+            except Unaccepted:
+                await self._end_account(self._subject_of(claims))
+                raise
             response = await self._open_session(request, session, attempt.next)
         except Unaccepted as error:
             response = self._refusal(request, str(error), status)
@@ -459,7 +463,8 @@ class OidcSignIn:
             if found is None:
                 raise ValueError("there is no identity token")
             claims = dict(found)
-            needed = (self._roles_claim, self._user_claim, self._tenant_claim, "name")
+            needed = [self._roles_claim, self._user_claim, self._tenant_claim, "name"]
+            needed += ["email_verified"] if self._user_claim == "email" else []
             if not all(_find(claims, name) for name in needed if name):
                 claims = {**await self._more_claims(provider, token, claims["sub"]), **claims}
         except _FAULTS as error:
@@ -485,12 +490,15 @@ class OidcSignIn:
     ) -> WebSession:
         user = _find(claims, self._user_claim)
         tenant = _find(claims, self._tenant_claim) if self._tenant_claim else ""
-        is_unproven = self._user_claim == "email" and claims.get("email_verified") is False
+        verified = claims.get("email_verified")
+        is_unproven = self._user_claim == "email" and verified is not True and verified != "true"
         for name, value in ((self._user_claim, user), (self._tenant_claim, tenant)):
             if name and (not isinstance(value, str) or not value):
                 raise Unaccepted(f"The account has no {name[:80]}, which this site needs")
         if is_unproven:
-            raise Unaccepted("The account's address is not verified: verify it at the provider")
+            raise Unaccepted(
+                "The provider does not say that the account's address is verified: verify it there"
+            )
         given = _find(claims, self._roles_claim)
         groups = cast("list[object]", given) if isinstance(given, list) else []
         groups = [given] if isinstance(given, str) else groups
@@ -502,7 +510,7 @@ class OidcSignIn:
             tenant=str(tenant),
             name=str(claims.get("name") or claims.get("email") or "")[:_MOST_CHARS],
             groups=tuple(str(one)[:_MOST_CHARS] for one in groups[:_MOST_GROUPS]),
-            subject=f"{self._issuer} {claims['sub']}",
+            subject=self._subject_of(claims),
             provider_session=str(claims.get("sid") or ""),
             id_token=str(token.get("id_token", "")),
             address=address_of(request),
@@ -511,6 +519,17 @@ class OidcSignIn:
             seen_at=now,
             until=now + self._life,
         )
+
+    def _subject_of(self, claims: Mapping[str, Any]) -> str:
+        return f"{self._issuer} {claims['sub']}"
+
+    async def _end_account(self, subject: str, unless: tuple[str, str] = ("", "")) -> None:
+        """End the sessions of an account, except those with the user and tenant *unless*."""
+        journal = needs_audit(await self._journal())
+        for one in await journal.sessions(subject=subject):
+            if (one.user, one.tenant) != unless:
+                set_actor(Actor(one.user, one.tenant, "console", one.id, ""))
+                await journal.end_sessions(row_of("end_session"), id=one.id)
 
     async def _note_refusal(self, request: Request, session: WebSession) -> None:
         set_actor(Actor(session.user, session.tenant, "console", "", address_of(request)))
@@ -522,6 +541,7 @@ class OidcSignIn:
         token, before = secrets.token_urlsafe(32), request.cookies.get(self._cookie(request), "")
         key = _digest(token)
         session = msgspec.structs.replace(session, id=key[:16])
+        await self._end_account(session.subject, (session.user, session.tenant))
         actor = Actor(session.user, session.tenant, "console", session.id, session.address)
         set_actor(actor)
         if before and (old := await journal.session(_digest(before))) is not None:
@@ -576,7 +596,7 @@ class OidcSignIn:
             logger.warning("a logout of %s was not accepted: %s", self._issuer, error)
             return Response(status_code=400, headers={"cache-control": "no-store"})
         set_actor(Actor("", "", "provider", "", address_of(request)))
-        subject = f"{self._issuer} {claims['sub']}" if claims.get("sub") else ""
+        subject = self._subject_of(claims) if claims.get("sub") else ""
         await needs_audit(await self._journal()).end_sessions(
             row_of("end_session", user="the provider"),
             subject=subject,

@@ -491,7 +491,13 @@ class Site:
         return {**filters, **permissions.list_filters(user)}
 
     async def run_of(
-        self, user: User, run_id: str, need: Need = "see", *, act: str = ""
+        self,
+        user: User,
+        run_id: str,
+        need: Need = "see",
+        *,
+        act: str = "",
+        unless_ended: str = "",
     ) -> RunHandle:
         """Return the handle of a run that a user may see, operate, fork or annotate.
 
@@ -502,12 +508,16 @@ class Site:
             run_id: The run.
             need: What the user wants to do.
             act: The word for it in the audit; "" is *need*.
+            unless_ended: Why this is refused for a run that has ended; "" allows it.
 
         Raises:
             Missing: There is no such run, or it belongs to another user.
             Refused: The user may see it but not do this.
+            Misuse: It has ended, and *unless_ended* is given.
         """
         handle, owner = await self._permitted(user, run_id, need)
+        if unless_ended and (await handle.state()).ended:
+            raise Misuse(f"run {handle.id} has ended: {unless_ended}")
         if owner is not None and (act or not permissions.owns(user, owner)):
             await self.note(user, act or need, run_id=run_id)
         return handle
