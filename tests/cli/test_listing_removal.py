@@ -191,6 +191,6 @@ def test_archived_runs_are_shown_from_the_archive_and_come_back(command: Command
     assert command("archive", "kept", "--older-than", "30", *here)[0] == 0
     write(*ended("run-a", parent="run-0"))
     code, out, err = command("archive", "kept", "--older-than", "30", *here)
-    assert (code, out) == (1, "archived 0 runs in kept (0 bytes)\n")
+    assert (code, out) == (1, "archived 0 runs in kept (0 bytes); 1 ended run kept\n")
     assert "run-a stays: the archive kept has another run run-a" in " ".join(err.split())
     assert listed(command) == ["run-a"]

@@ -11,7 +11,20 @@ from typing import Any
 import pytest
 
 from tests.processes import run_python
-from upshot import Agent, JournalError, Misuse, Request, ScriptedModel, ToolCall, note, run, tool
+from upshot import (
+    Agent,
+    JournalError,
+    Misuse,
+    Request,
+    ScriptedModel,
+    ToolCall,
+    answer,
+    note,
+    resume,
+    run,
+    tool,
+)
+from upshot.contract.protocols import Note
 from upshot.entry.run_handle import RunHandle
 from upshot.journal import open_journal
 from upshot.journal.archive import ArchivedRuns, ArchiveFiles, archive_runs, restore_file
@@ -158,6 +171,75 @@ async def test_a_run_that_came_back_and_was_noted_is_archived_again(tmp_path: Pa
     assert (await archived(where, place)).run_ids == (run_id,)
     async with open_journal(f"archive:{place}") as archive:
         assert [one.value for one in await archive.notes(run_id)] == ["up"]
+
+
+@pytest.fixture(params=["memory", "file", "postgres"])
+async def journal(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncGenerator[Any]:
+    where = {"memory": "memory:", "file": str(tmp_path / "j.db")}.get(request.param)
+    if where is None:
+        server = request.getfixturevalue("postgres")
+        where = server.url(request.getfixturevalue("database"))
+    async with open_journal(where) as opened:
+        yield opened
+
+
+async def test_a_run_that_changes_while_it_is_archived_stays(journal: Any) -> None:
+    noted = (await run(agent("Done."), "?", journal=journal)).run_id
+    redacted = (await run(agent("Done."), "?", journal=journal, conversation="c")).run_id
+    same, late = [(await run(agent("Done."), "?", journal=journal)).run_id for _ in range(2)]
+    found = {one: await journal.fingerprint(one) for one in (noted, redacted, same)}
+    await note(noted, "thumb", "down", by="ann", journal=journal)
+    await journal.redact(conversation="c", by="dpo")
+    removed = await journal.remove_runs(ended_before=LATER, archived=found)
+    changed = "it changed while it was archived"
+    assert removed.run_ids == (same,)
+    assert removed.kept == {
+        noted: changed,
+        redacted: changed,
+        late: "it is not in the archive",
+    }
+
+
+async def test_a_note_on_a_run_that_is_gone_is_refused(journal: Any) -> None:
+    run_id = (await run(agent("Done."), "?", journal=journal)).run_id
+    await journal.remove_runs([run_id])
+    late = Note(run_id=run_id, name="thumb", value="down", by="ann", at=LATER)
+    with pytest.raises(Misuse, match=f"the journal has no run '{run_id}'"):
+        await journal.keep_note(late)
+    assert await journal.notes(run_id) == []
+
+
+async def test_archiving_keeps_the_arguments_of_the_audit(journal: Any, tmp_path: Path) -> None:
+    parked: Any = await run(agent(ToolCall("s", "send"), "Done."), "?", journal=journal)
+    answers = [one.approve(by="sue") for one in parked.pending]
+    await answer(parked.run_id, answers, journal=journal)
+    again = agent(ToolCall("s", "send"), "Done.")
+    await resume(parked.run_id, again, journal=journal)
+    (before,) = (await journal.audit(action="approve")).rows
+    assert before.arguments == {}
+    place = str(tmp_path / "kept")
+    found = await archive_runs(journal, place, ended_before=LATER, keep={})
+    assert found.run_ids == (parked.run_id,)
+    await archive_runs(journal, place, ended_before=LATER, keep={})
+    assert (await journal.audit(action="approve")).rows == (before,)
+    # The second time there was nothing to do.
+    (act,) = (await journal.audit(action="archive")).rows
+    assert act.detail.startswith("1 runs, which ended before")
+    assert (await journal.audit(action="prune")).rows == ()
+
+
+async def test_a_run_with_an_unknown_effect_is_not_archived(journal: Any, tmp_path: Path) -> None:
+    @tool(effect="write")
+    def pay() -> str:
+        """Pay."""
+        raise TimeoutError("?")
+
+    model = ScriptedModel([ToolCall("p", "pay"), "Done."])
+    ended = await run(Agent("desk", model=model, tools=[pay]), "?", journal=journal)
+    (effect,) = await journal.effects(state="unknown")
+    found = await archive_runs(journal, str(tmp_path / "kept"), ended_before=LATER, keep={})
+    assert found.run_ids == ()
+    assert found.kept == {ended.run_id: f"effect {effect.id} of it is unknown: settle it first"}
 
 
 async def test_a_run_that_is_kept_stays_with_the_reason(tmp_path: Path) -> None:

@@ -118,7 +118,9 @@ async def archive_old_runs(
         archived = await archive_runs(log, place, ended_before=before, keep=keep, dry_run=dry_run)
     runs = count(len(archived.run_ids), "run")
     done = f"archived {runs} in {place} ({archived.size_bytes} bytes)"
-    terminal.answer(archived, f"would archive {runs} in {place}" if dry_run else done)
+    sentence = f"would archive {runs} in {place}" if dry_run else done
+    stay = count(len(archived.kept), "ended run")
+    terminal.answer(archived, f"{sentence}; {stay} kept" if archived.kept else sentence)
     _print_kept(terminal, archived.kept)
     return 1 if archived.conflicts else 0
 
@@ -126,3 +128,5 @@ async def archive_old_runs(
 def _print_kept(terminal: Terminal, kept: Mapping[str, str]) -> None:
     for run_id, reason in [] if terminal.as_json else [*kept.items()][:_MAX_SHOWN]:
         terminal.report(clean(f"{run_id} stays: {reason}"))
+    if len(kept) > _MAX_SHOWN and not terminal.as_json:
+        terminal.report(f"{len(kept) - _MAX_SHOWN} more stay: --json lists them all")

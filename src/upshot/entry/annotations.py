@@ -18,6 +18,7 @@ from upshot.contract.protocols import Journal, Note, RunSummary
 from upshot.entry.run_handle import RunHandle
 from upshot.errors import Misuse
 from upshot.journal.opening import open_journal
+from upshot.journal.run_list import no_such_run
 from upshot.journal.shared import (
     Assigned,
     InboxFilters,
@@ -51,7 +52,7 @@ async def keep_note(run_id: str, name: str, value: Json, *, by: str, journal: Wh
         raise Misuse(f"value is {size} bytes of JSON: give at most {_VALUE_BYTES}")
     async with open_journal(journal) as opened:
         if not await opened.runs(run_id=run_id):
-            raise Misuse(f"the journal has no run {run_id!r}")
+            raise no_such_run(run_id)
         note = Note(run_id=run_id, name=name, value=value, by=by, at=datetime.now(UTC))
         await needs_shared(opened).keep_note(note)
 

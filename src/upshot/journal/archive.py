@@ -7,8 +7,8 @@ stored outputs, notes. The place is any that fsspec knows: a folder, ``s3://buck
 1. It is exported and stored. A store shows a file only when it is complete.
 2. The file is read back, and compared with what was exported. A file of another run with the same
    id is never replaced: then the run stays in the journal.
-3. The run is exported again just before it is removed: if it has changed since, it stays.
-4. It is removed from the journal, all runs in one transaction.
+3. It is removed from the journal, all runs in one transaction. A run that has changed since it was
+   exported, such as by a note, stays.
 
 A process that is killed anywhere loses nothing: the run is in the journal until the transaction is
 committed, and in the archive from before that. The next try stores no file again that is the same.
@@ -37,6 +37,7 @@ from upshot.contract.protocols import Note, RunFilters, RunSummary
 from upshot.errors import JournalError, Misuse, need_of_extra
 from upshot.journal.export_file import read_header
 from upshot.journal.memory_journal import MemoryJournal
+from upshot.journal.retention import unknown_effects
 from upshot.journal.run_counts import FigureQuery, OpenWork, RunFigures
 from upshot.journal.shared import InboxFilters, InboxItem
 from upshot.journal.sql.sql_journal import SqlJournal
@@ -153,7 +154,7 @@ async def archive_runs(
         journal: The journal.
         place: The archive.
         ended_before: As for ``remove_runs``.
-        keep: As there.
+        keep: As there; runs with an unknown effect stay too.
         dry_run: Only report what would be moved.
 
     Raises:
@@ -161,27 +162,28 @@ async def archive_runs(
         JournalError: The journal or the archive cannot be read or written.
     """
     files = ArchiveFiles(place)
-    planned = await journal.remove_runs(ended_before=ended_before, keep=keep, dry_run=True)
+    stays = {**await unknown_effects(journal), **keep}
+    planned = await journal.remove_runs(ended_before=ended_before, keep=stays, dry_run=True)
     if dry_run:
         return ArchivedRuns(run_ids=planned.run_ids, kept=planned.kept)
     stored: dict[str, _Stored] = {}
-    stays, conflicts = dict(keep), list[str]()
+    fingerprints: dict[str, object] = {}
+    conflicts: list[str] = []
     with tempfile.TemporaryDirectory(prefix="upshot-archive-") as folder:
         own = os.path.join(folder, "run")
         for run_id in planned.run_ids:
+            fingerprint = await journal.fingerprint(run_id)
             found = await _store(journal, run_id, files, own)
             if found is None:
                 conflicts.append(run_id)
                 stays[run_id] = _conflict(run_id, place)
             else:
-                stored[run_id] = found
-        for run_id, found in stored.items():
-            if (await _export(journal, run_id, own)).digest != found.digest:
-                stays[run_id] = "it has changed while it was archived"
-    for run in await journal.runs(limit=None):
-        if run.run_id not in stored:
-            stays.setdefault(run.run_id, "it is not in the archive")
-    removed = await journal.remove_runs(ended_before=ended_before, keep=stays)
+                stored[run_id], fingerprints[run_id] = found, fingerprint
+    for run_id, found in stored.items():
+        await _check_stored(files, run_id, found)
+    removed = await journal.remove_runs(
+        ended_before=ended_before, keep=stays, archived=fingerprints
+    )
     sizes = sum(stored[run_id].size_bytes for run_id in removed.run_ids)
     kept = {run_id: planned.kept.get(run_id, why) for run_id, why in removed.kept.items()}
     return ArchivedRuns(
@@ -206,10 +208,10 @@ async def _export(journal: SqlJournal | MemoryJournal, run_id: str, own: str) ->
 async def _store(
     journal: SqlJournal | MemoryJournal, run_id: str, files: ArchiveFiles, own: str
 ) -> _Stored | None:
-    """Store the export of a run, unless the archive has the same, and read it back.
+    """Store the export of a run, unless the archive has the same.
 
     Returns:
-        What the archive has now; None if it has another run with that id, which stays.
+        What was exported; None if it has another run with that id, which stays.
     """
     exported, path = await _export(journal, run_id, own), files.path_of(run_id)
     try:
@@ -219,13 +221,22 @@ async def _store(
         if digest and not await asyncio.to_thread(_continues, files, path, own):
             return None
         await asyncio.to_thread(files.store, own, path)
-        found = await asyncio.to_thread(files.digest_of, path)
     # What a store of objects raises depends on its package.
     except Exception as error:
         raise JournalError(f"{path} cannot be written: {error}", run_id=run_id) from error
+    return exported
+
+
+async def _check_stored(files: ArchiveFiles, run_id: str, exported: _Stored) -> None:
+    """Read the file of a run back, just before the run is removed."""
+    path = files.path_of(run_id)
+    try:
+        found = await asyncio.to_thread(files.digest_of, path)
+    # As above.
+    except Exception as error:
+        raise JournalError(f"{path} cannot be read: {error}", run_id=run_id) from error
     if found != exported.digest:
         raise JournalError(f"{path} is not what was written: the archive is damaged", run_id=run_id)
-    return exported
 
 
 def _continues(files: ArchiveFiles, path: str, own: str) -> bool:

@@ -8,7 +8,8 @@ before they begin: a row without its act is possible after a crash, an act witho
 door is "api" and the user is the ``by`` that was given.
 
 Erasing a conversation, or removing its runs, blanks ``arguments`` and ``detail`` in the rows of
-those runs, which have content. Who did what and when, the tool and the digest stay.
+those runs, which have content. Who did what and when, the tool and the digest stay. Archiving runs
+blanks nothing.
 """
 
 from __future__ import annotations
@@ -113,8 +114,8 @@ class AuditRow(Value, frozen=True, kw_only=True):
         tenant: The user's tenant.
         kind: What kind of act it is.
         action: What was done: "see", "approve", "deny", "edit", "answer", "settle", "cancel",
-            "interrupt", "resume", "fork", "redact", "prune", "export", "sign_in", "sign_out",
-            "refused", "end_session" and others.
+            "interrupt", "resume", "fork", "redact", "prune", "archive", "export", "sign_in",
+            "sign_out", "refused", "end_session" and others.
         run_id: The run, "" for none.
         run_tenant: The tenant of the run.
         subject: What in the run, or instead of one: a call, an effect, an artifact, a conversation,
@@ -480,12 +481,12 @@ def with_effect(row: AuditRow, entry: EffectEntry) -> AuditRow:
 
 
 def row_of_removal(
-    run_ids: Sequence[str], ended_before: datetime | None, conversation: str
+    run_ids: Sequence[str], ended_before: datetime | None, conversation: str, *, archived: bool
 ) -> AuditRow:
     """Return the row of a removal of runs; ``with_count`` adds their number."""
     age = "" if ended_before is None else f", which ended before {ended_before.isoformat()}"
     named = f": {', '.join(run_ids)}" if run_ids else age
-    return row_of("prune", subject=conversation, detail=named)
+    return row_of("archive" if archived else "prune", subject=conversation, detail=named)
 
 
 def with_count(row: AuditRow, count: int) -> AuditRow:

@@ -67,6 +67,7 @@ from upshot.journal.run_list import (
     choose_redaction,
     choose_removal,
     open_error,
+    unarchived,
 )
 from upshot.journal.shared import (
     DueRun,
@@ -650,11 +651,14 @@ class MemoryJournal(MemoryLists, MemoryEffects, MemoryNotes, MemoryAudit):
         keep: Mapping[str, str] = MappingProxyType({}),
         conversation: str = "",
         effects: bool = False,
+        archived: Mapping[str, object] | None = None,
         dry_run: bool = False,
     ) -> RemovedRuns:
         """See ``SqliteJournal.remove_runs``."""
         logs = self._open()
         check_removal(run_ids, ended_before, conversation)
+        if archived is not None:
+            keep = {**unarchived(logs, archived, self._fingerprint), **keep}
         gone, kept = choose_removal(run_ids, ended_before, conversation, self._family(), keep)
         artifacts = [one for run_id in gone for one in self.artifacts.of_run(run_id)]
         if not dry_run:
@@ -675,18 +679,30 @@ class MemoryJournal(MemoryLists, MemoryEffects, MemoryNotes, MemoryAudit):
                     bare = replace(new, request=Request(""), options={}, marks={})
                     self._keys[new.key] = bare, datetime.now(UTC)
             self.artifacts.drop(one.id for one in artifacts)
-            self._blank_rows(gone)
+            if archived is None:
+                self._blank_rows(gone)
             if effects and ended_before is not None:
                 self._drop_effects(ended_before)
-            self._add_row(
-                with_count(row_of_removal(run_ids, ended_before, conversation), len(gone))
-            )
+            if gone or effects:
+                is_archived = archived is not None
+                row = row_of_removal(run_ids, ended_before, conversation, archived=is_archived)
+                self._add_row(with_count(row, len(gone)))
         return RemovedRuns(
             run_ids=tuple(gone),
             artifacts=len(artifacts),
             size_bytes=sum(len(one.data) for one in artifacts),
             kept=kept,
         )
+
+    async def fingerprint(self, run_id: str) -> object:
+        """See ``SqlLists.fingerprint``."""
+        self._open()
+        return self._fingerprint(run_id)
+
+    def _fingerprint(self, run_id: str) -> object:
+        notes = self._notes.get(run_id, {}).values()
+        outputs = len(self.artifacts.of_run(run_id))
+        return tuple(self._logs[run_id].events), tuple(notes), outputs
 
     def _family(self) -> RunFamily:
         """Return how the runs depend on each other."""

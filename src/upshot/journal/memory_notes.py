@@ -9,6 +9,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, TypeVar
 
 from upshot.contract.protocols import Note
+from upshot.journal.run_list import no_such_run
 from upshot.journal.shared import MemoryValues, PlacedAnswer, SharedValues, Stop, Unsent
 
 if TYPE_CHECKING:
@@ -36,7 +37,8 @@ class MemoryNotes:
 
     async def keep_note(self, note: Note) -> None:
         """See ``SharedJournal.keep_note``."""
-        self._open()
+        if note.run_id not in self._open():
+            raise no_such_run(note.run_id)
         kept, key = self._notes.setdefault(note.run_id, {}), (note.name, note.by)
         kept.pop(key, None)
         if note.value is not None:

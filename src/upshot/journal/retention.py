@@ -142,7 +142,7 @@ async def plan_retention(journal: Journal, retention: Retention, now: datetime) 
     """
     shared, rules = needs_shared(journal), retention.rules
     # A run that ends from here on is younger than any rule's age.
-    keep = await _with_unknown_effects(journal)
+    keep = await unknown_effects(journal)
     old, young = [0] * len(rules), [0] * len(rules)
     listed = await journal.runs(limit=None)
     family = RunFamily(listed, forks={}, at_work=())
@@ -164,7 +164,8 @@ async def plan_retention(journal: Journal, retention: Retention, now: datetime) 
     return RetentionPlan(now, keep, tuple(old), tuple(young))
 
 
-async def _with_unknown_effects(journal: Journal) -> dict[str, str]:
+async def unknown_effects(journal: Journal) -> dict[str, str]:
+    """Return the runs with an unknown effect, each with why it stays."""
     ledger = ledger_of(journal)
     unknown = () if ledger is None else await ledger.effects(state="unknown")
     return {one.run_id: f"effect {one.id} of it is unknown: settle it first" for one in unknown}

@@ -223,6 +223,11 @@ def no_such_page(run_id: str) -> Misuse:
     )
 
 
+def no_such_run(run_id: str) -> Misuse:
+    """Return the exception for a run that the journal does not have, or no longer."""
+    return Misuse(f"the journal has no run {run_id!r}")
+
+
 def already_there(run_id: str) -> JournalError:
     """Return the exception for an import of a run that the journal already has."""
     return JournalError(f"the journal has run {run_id} already", run_id=run_id)
@@ -264,12 +269,33 @@ def choose_removal(
             raise Misuse(f"the journal has no conversation {conversation!r}")
     unknown = [run_id for run_id in run_ids if run_id not in family.known]
     if unknown:
-        raise Misuse(f"the journal has no run {unknown[0]!r}")
+        raise no_such_run(unknown[0])
     chosen = family.with_children(run_ids)
     for run_id in chosen:
         if reason := family.needed(run_id, chosen.keys()):
             raise Misuse(f"run {run_id} cannot be removed: {reason}")
     return [*chosen], {}
+
+
+def unarchived(
+    known: Iterable[str],
+    archived: Mapping[str, object],
+    fingerprint: Callable[[str], object],
+) -> dict[str, str]:
+    """Return why runs stay in the journal after an archive was written, by run.
+
+    Args:
+        known: All runs.
+        archived: The fingerprints of the archived runs, from before they were exported.
+        fingerprint: Returns the present one of a run.
+    """
+    found: dict[str, str] = {}
+    for run_id in known:
+        if run_id not in archived:
+            found[run_id] = "it is not in the archive"
+        elif fingerprint(run_id) != archived[run_id]:
+            found[run_id] = "it changed while it was archived"
+    return found
 
 
 def choose_redaction(conversation: str, family: RunFamily) -> tuple[RunSummary, ...]:

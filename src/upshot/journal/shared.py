@@ -600,6 +600,9 @@ class SharedJournal(Protocol):
         """Store a note on a run, replacing the author's earlier note with that name.
 
         A value of None removes it. Notes are removed with their run.
+
+        Raises:
+            Misuse: There is no such run.
         """
         ...
 

@@ -36,6 +36,11 @@ class SqlLists:
         await self.flush()
         return await self.read(lambda connection: stored.read_summaries(connection, wanted))
 
+    async def fingerprint(self, run_id: str) -> object:
+        """Return a value that differs once the log, the notes or the outputs of a run change."""
+        await self.flush()
+        return await self.read(lambda connection: stored.fingerprint(connection, run_id))
+
     async def counts(self, status: str | None = None, **filters: Unpack[RunFilters]) -> RunCounts:
         """See ``SharedJournal.counts``."""
         wanted = counted(RunQuery(status, **filters))

@@ -20,7 +20,14 @@ from upshot.journal.event_codec import Damage, Entry, checksum, damage_error, fr
 from upshot.journal.export_file import ExportedRun, read_lines, write_lines
 from upshot.journal.lease_holder import NOBODY, read_holder
 from upshot.journal.run_counts import to_model_part
-from upshot.journal.run_list import LEAST_TOOK_S, RunQuery, already_there, searched, to_lines
+from upshot.journal.run_list import (
+    LEAST_TOOK_S,
+    RunQuery,
+    already_there,
+    no_such_run,
+    searched,
+    to_lines,
+)
 from upshot.journal.shared import QUEUED
 from upshot.journal.sql.connection import (
     COMPOSED,
@@ -449,6 +456,16 @@ def read_usage(text: str | None) -> tuple[Usage, Cost | None]:
 _CHUNK = 200
 
 
+def fingerprint(connection: Connection, run_id: str) -> object:
+    """Return what ``remove_runs`` compares; see ``SqlLists.fingerprint``."""
+    events = "SELECT count(*), CAST(coalesce(sum(crc), 0) AS BIGINT) FROM events"
+    keys = keys_of(number_of(connection, run_id) or 0)
+    log = connection.execute(f"{events} WHERE id BETWEEN ? AND ?", keys).fetchone()
+    count = "SELECT count(*) FROM artifacts WHERE run_id = ?"
+    outputs = connection.execute(count, (run_id,)).fetchone()
+    return tuple(log), tuple(outputs), read_notes(connection, run_id)
+
+
 def export_run(connection: Connection, run_id: str, path: str, lines: Iterable[bytes]) -> int:
     """Write a run, whose events are *lines*, as JSON lines; returns the number of events."""
     scan = scan_run(connection, run_id)
@@ -516,7 +533,11 @@ _READ_NOTES = """SELECT CAST(name AS TEXT), CAST(author AS TEXT), at, CAST(body 
 
 def keep_note(connection: WriteConnection, note: Note) -> None:
     """Store a note, replacing the author's note with that name; see ``SharedJournal.keep_note``."""
+    known = number_of(connection, note.run_id)
     connection.lock_run(note.run_id)
+    # It may have been removed, and its row made again by the lock.
+    if known is None or number_of(connection, note.run_id) != known:
+        raise no_such_run(note.run_id)
     connection.execute(_DROP_NOTE, (note.run_id, note.name, note.by))
     if note.value is not None:
         body = encode(note.value).decode()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import partial
 
 import upshot.journal.sql.queries as stored
 from upshot.contract.codec import encode
@@ -19,6 +20,7 @@ from upshot.journal.run_list import (
     choose_redaction,
     choose_removal,
     open_error,
+    unarchived,
 )
 from upshot.journal.shared import used_links_of, withdrawals_of
 from upshot.journal.sql.audit_rows import add_row, blank_rows
@@ -57,6 +59,7 @@ def remove_runs(
     *,
     keep: Mapping[str, str],
     effects: bool = False,
+    archived: Mapping[str, object] | None = None,
     row: AuditRow | None,
 ) -> RemovedRuns:
     """Remove runs within a transaction.
@@ -68,10 +71,15 @@ def remove_runs(
         conversation: As there.
         keep: As there.
         effects: As there.
+        archived: As there.
         row: The row of the audit; None only reports what would be removed.
     """
     connection.lock_runs()
-    gone, kept = choose_removal(run_ids, ended_before, conversation, _family(connection), keep)
+    family = _family(connection)
+    if archived is not None:
+        stays = unarchived(family.known, archived, partial(stored.fingerprint, connection))
+        keep = {**stays, **keep}
+    gone, kept = choose_removal(run_ids, ended_before, conversation, family, keep)
     artifacts = size_bytes = 0
     for run_id in gone:
         count, size = connection.execute(_ARTIFACTS, (run_id,)).fetchone()
@@ -79,9 +87,12 @@ def remove_runs(
         size_bytes += size
         if row is not None:
             _remove(connection, run_id, effects=effects)
+            if archived is None:
+                blank_rows(connection, run_id)
     if row is not None:
         drop_effects(connection, ended_before, effects=effects)
-        add_row(connection, with_count(row, len(gone)))
+        if gone or effects:
+            add_row(connection, with_count(row, len(gone)))
     return RemovedRuns(run_ids=tuple(gone), artifacts=artifacts, size_bytes=size_bytes, kept=kept)
 
 
@@ -169,5 +180,4 @@ def _remove(connection: WriteConnection, run_id: str, *, effects: bool) -> None:
     StoredValues(connection).forget(*used_links_of(run_id))
     StoredValues(connection).forget(*facts_of_run(run_id))
     forget_submission(connection, run_id)
-    blank_rows(connection, run_id)
     connection.execute("DELETE FROM runs WHERE run_id = ?", (run_id,))

@@ -31,21 +31,8 @@ from upshot.journal.event_codec import (
     to_entry,
 )
 from upshot.journal.lease_holder import LeaseHolder, boot_s, held_error
-from upshot.journal.run_list import (
-    RemovedRuns,
-    RunQuery,
-    TurnClaim,
-    TurnInTheWay,
-    check_removal,
-)
-from upshot.journal.shared import (
-    DueRun,
-    PlacedAnswer,
-    SharedValues,
-    Stop,
-    Submission,
-    Unsent,
-)
+from upshot.journal.run_list import RemovedRuns, RunQuery, TurnClaim, TurnInTheWay, check_removal
+from upshot.journal.shared import DueRun, PlacedAnswer, SharedValues, Stop, Submission, Unsent
 from upshot.journal.sql.audit_rows import SqlAudit
 from upshot.journal.sql.connection import Connection, WriteConnection, forks
 from upshot.journal.sql.conversations import (
@@ -69,11 +56,7 @@ from upshot.journal.sql.due import (
 )
 from upshot.journal.sql.effects import SqlEffects
 from upshot.journal.sql.health import JournalHealth, read_facts
-from upshot.journal.sql.inbox import (
-    has_untold,
-    mark_sent,
-    pop_unsent,
-)
+from upshot.journal.sql.inbox import has_untold, mark_sent, pop_unsent
 from upshot.journal.sql.leases import (
     Hold,
     Lease,
@@ -670,6 +653,7 @@ class SqlJournal(SqlLists, SqlEffects, SqlAudit):
         keep: Mapping[str, str] = MappingProxyType({}),
         conversation: str = "",
         effects: bool = False,
+        archived: Mapping[str, object] | None = None,
         dry_run: bool = False,
     ) -> RemovedRuns:
         """Remove runs with everything they started, and their artifacts.
@@ -685,6 +669,8 @@ class SqlJournal(SqlLists, SqlEffects, SqlAudit):
             conversation: All runs of this conversation, whether they have ended or not.
             effects: Whether to remove their effects as well. By default these stay with their
                 outcomes, so that no call makes them again, until their keys expire.
+            archived: With *ended_before*: only these runs go, each if it still has this
+                ``fingerprint``. The audit then keeps their arguments.
             dry_run: Only report what would be removed.
 
         Raises:
@@ -694,7 +680,7 @@ class SqlJournal(SqlLists, SqlEffects, SqlAudit):
             JournalError: The journal is damaged or closed.
         """
         check_removal(run_ids, ended_before, conversation)
-        row = row_of_removal(run_ids, ended_before, conversation)
+        row = row_of_removal(run_ids, ended_before, conversation, archived=archived is not None)
         removed = await self.write(
             lambda connection: remove_runs(
                 connection,
@@ -703,6 +689,7 @@ class SqlJournal(SqlLists, SqlEffects, SqlAudit):
                 conversation,
                 keep=keep,
                 effects=effects,
+                archived=archived,
                 row=None if dry_run else row,
             )
         )
