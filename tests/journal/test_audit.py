@@ -133,14 +133,16 @@ async def test_answers_that_come_with_a_resume_have_rows_too(journal: Any) -> No
 @pytest.mark.parametrize("known", [True, False])
 async def test_no_row_has_a_secret_that_a_user_typed(journal: Any, known: bool) -> None:
     result = await waiting(journal, 120, 80)
-    edit = result.pending[0].edit({"order": 7, "amount": 100, "code": SECRET}, by="sue")
-    deny = result.pending[1].deny(f"not with {SECRET}", by="sue")
+    first, second = result.pending
+    assert isinstance(first, PendingApproval) and isinstance(second, PendingApproval)
+    edit = first.edit({"order": 7, "amount": 100, "code": SECRET}, by="sue")
+    deny = second.deny(f"not with {SECRET}", by="sue")
     secrets = [SECRET] if known else []
     for one in (edit, deny, edit):
         (taken,) = await answer(result.run_id, [one], journal=journal, secrets=secrets)
         assert isinstance(taken, Taken)
     (late,) = await answer(
-        result.run_id, [result.pending[0].approve(by="sam")], journal=journal, secrets=secrets
+        result.run_id, [first.approve(by="sam")], journal=journal, secrets=secrets
     )
     assert isinstance(late, Outdated) and SECRET not in str(late)
     denial, edition = (await journal.audit()).rows
@@ -187,6 +189,35 @@ async def test_who_approved_refunds_over_100_is_one_question(journal: Any) -> No
         ("sam", 120),
     ]
     assert found.next is None
+
+
+async def test_a_call_that_passes_on_a_standing_approval_has_its_row(journal: Any) -> None:
+    def spending() -> Agent[Any]:
+        calls = [
+            ToolCall(f"r{amount}", "refund", {"order": 7, "amount": amount, "code": SECRET})
+            for amount in (5, 9000)
+        ]
+        return Agent("desk", model=ScriptedModel([*calls, "Done."]), tools=[refund])
+
+    result = await run(spending(), "Refund.", journal=journal, secrets=[SECRET])
+    (asked,) = result.pending
+    assert isinstance(asked, PendingApproval)
+    yes = asked.approve(by="sue", always="tool")
+    more: Any = {"journal": journal, "secrets": [SECRET]}
+    await resume(result.run_id, spending(), answers=[yes], **more)
+    (row,) = (await journal.audit(tool="refund", argument="amount>100")).rows
+    assert facts([row]) == [("sue", "approve", "r9000", "refund")]
+    assert (row.detail, row.arguments["code"]) == ("standing approval: tool", "***")
+    # An answer has one row.
+    (first,) = (await journal.audit(subject="r5")).rows
+    assert first.detail == "always: tool"
+
+
+async def test_an_approval_by_code_has_its_row(journal: Any) -> None:
+    result = await run(desk(120), "Refund.", journal=journal, approve=lambda _: True)
+    (row,) = (await journal.audit(argument="amount>100")).rows
+    assert facts([row]) == [("approve", "approve", "r120", "refund")]
+    assert (row.kind, row.detail, row.run_id) == ("answered", "by code", result.run_id)
 
 
 async def test_erasing_leaves_who_when_and_what_but_no_content(journal: Any) -> None:

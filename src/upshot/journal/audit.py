@@ -40,7 +40,7 @@ from upshot.contract.pending import (
     Pending,
     PendingApproval,
 )
-from upshot.contract.tool_calls import Settlement
+from upshot.contract.tool_calls import ApprovalRecord, Settlement
 from upshot.errors import JournalError, Misuse
 from upshot.journal.shared import PlacedAnswer, tool_of
 
@@ -398,6 +398,46 @@ async def add_act(
     mark = encode([row.user, row.tenant, run_id, subject, hour]).decode()
     with suppress(JournalError) if action in ("see", "export") else nullcontext():
         await needs_audit(journal).add_audit(row, once=mark if action == "see" else "")
+
+
+async def add_approval(
+    journal: object,
+    approval: ApprovalRecord,
+    *,
+    run_id: str,
+    call_id: str,
+    tool: str,
+    arguments: JsonObject,
+) -> None:
+    """Add the row of an approval that was not an answer to this call's question.
+
+    Args:
+        journal: The journal; nothing is added if it keeps no audit.
+        approval: A standing one, or one that code gave.
+        run_id: The run of the call.
+        call_id: The call.
+        tool: Its tool.
+        arguments: Its arguments, with secrets masked.
+
+    Raises:
+        JournalError: The journal cannot be written.
+    """
+    if not _keeps_audit(type(journal)):
+        return
+    is_standing = approval.decision == "always"
+    row = row_of(
+        "edit" if approval.decision == "edited" else "approve",
+        user=approval.by,
+        run_id=run_id,
+        subject=call_id,
+        tool=tool,
+        arguments=arguments,
+        digest=approval.digest,
+        detail=f"standing approval: {approval.scope}" if is_standing else "by code",
+    )
+    # A call that is repeated after a crash was approved once.
+    mark = encode(["approval", run_id, call_id, approval.digest]).decode()
+    await needs_audit(journal).add_audit(row, once=mark)
 
 
 def row_of(action: str, **facts: Any) -> AuditRow:

@@ -10,7 +10,7 @@ import msgspec
 
 from upshot.contract.base.enums import DeniedReason, Effect, Origin
 from upshot.contract.base.json_values import to_free_json
-from upshot.contract.base.structs import Json
+from upshot.contract.base.structs import Json, JsonObject
 from upshot.contract.error import RunWarning
 from upshot.contract.events import (
     Event,
@@ -24,6 +24,7 @@ from upshot.contract.model_calls import ModelRequest, ModelResponse
 from upshot.contract.pending import PendingQuestion
 from upshot.contract.tool_calls import ToolCall
 from upshot.errors import Misuse
+from upshot.journal.audit import add_approval
 from upshot.journal.shared import withdrawn_in
 from upshot.runs.callbacks import call, method
 from upshot.runs.engine_api.exceptions import signal_of
@@ -191,6 +192,25 @@ class _RunLog:
         if not state.models or all(one.id != call.id for one in state.reply_calls):
             return ()
         return next(reversed(state.models.values())).withheld
+
+    async def note_approval(self, call: CallState, arguments: JsonObject) -> None:
+        """Add the row of a standing approval, or of one given by code, to the audit.
+
+        That of a user's answer is in the audit already.
+        """
+        context, approval = self._context, call.approval
+        journal = None if context.recording else context.plan.journal
+        if journal is None or approval is None or call.call_id in context.state.answers:
+            return
+        redaction = context.redaction
+        await add_approval(
+            journal,
+            approval,
+            run_id=context.info.run_id,
+            call_id=call.call_id,
+            tool=call.tool_name,
+            arguments=arguments if redaction is None else redaction.show(arguments),
+        )
 
     def agent_effect(self, key: str) -> Effect | None:
         """Return the worst effect of the child run with *key*, None if it never started."""

@@ -98,6 +98,8 @@ async def _log_intent(state: ToolboxState, call: CallState) -> ToolStarted:
             claim=call.claim,
         )
     )
+    if call.approval is not None and state.run_calls is not None:
+        await state.run_calls.note_approval(call, started.arguments)
     state.emit(started)
     # A read may be repeated after a crash, so it need not wait for the disk.
     if tool.may_write and state.barrier is not None:

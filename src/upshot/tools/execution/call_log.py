@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from upshot.contract.base.enums import Effect
-from upshot.contract.base.structs import Json
+from upshot.contract.base.structs import Json, JsonObject
 from upshot.contract.events import ToolStateSaved
 from upshot.contract.model_calls import ModelRequest, ModelResponse
 from upshot.contract.pending import PendingQuestion
@@ -41,6 +41,10 @@ class RunCalls(Protocol):
     @property
     def answers(self) -> Mapping[str, Json]:
         """The answers to questions, by the id of the question."""
+        ...
+
+    async def note_approval(self, call: CallState, arguments: JsonObject) -> None:
+        """Add an approval that no user gave for this very call to the audit, before it is made."""
         ...
 
     def agent_effect(self, key: str) -> Effect | None:
