@@ -20,10 +20,18 @@ from tests.postgres import PostgresServer
 from tests.processes import start_python
 from upshot import Misuse
 from upshot.fleet.status import Status, parse_place
+from upshot.fleet.worker_list import drain_worker, read_workers
 
 APP = """
 import upshot
-app = upshot.App([upshot.Agent("desk", model=upshot.ScriptedModel(["Done."]))],
+# Its call lasts until there is a file.
+class Waiting:
+    async def call(self, request):
+        import asyncio, pathlib
+        while not pathlib.Path("open").exists():
+            await asyncio.sleep(0.02)
+        return upshot.ModelResponse(content="Done.")
+app = upshot.App([upshot.Agent("desk", model=Waiting())],
                  journal=WHERE, version="1")
 """
 
@@ -64,6 +72,38 @@ def test_a_process_says_that_it_lives_that_it_is_ready_and_what_it_did(
         assert scrape.value("worker_concurrency") == 50
         process.send_signal(signal.SIGTERM)
         assert process.wait(30) == 0
+
+
+@pytest.mark.slow("serve-*")
+@pytest.mark.parametrize(
+    ("command", "is_ready"), [("work", False), ("serve", True)], ids=lambda one: f"{one}"
+)
+async def test_a_worker_that_an_operator_drains_says_so_and_a_server_goes_on_serving(
+    tmp_path: Path, command: str, is_ready: bool
+) -> None:
+    arguments = [command, "app.py", *(["--port", "0"] if command == "serve" else [])]
+    with started(tmp_path, "desk.db", *arguments) as (process, url):
+        async with desk(tmp_path / "desk.db") as app, asyncio.timeout(60):
+            journal = await app.open()
+            run = await app.submit("desk", "?")
+            while not (held := [one for one in await read_workers(journal) if one.runs]):
+                await asyncio.sleep(0.02)
+            await drain_worker(journal, held[0].id, by="ann")
+            while Scrape.of(get(f"{url}/metrics")[1]).value("draining") == 0:
+                await asyncio.sleep(0.02)
+            why_not = {} if is_ready else {"why_not": "it is draining"}
+            expected = (200 if is_ready else 503, {"ready": is_ready, **why_not})
+            assert get(f"{url}/ready") == expected
+            (tmp_path / "open").touch()
+            assert await run.result() is not None
+            if is_ready:
+                # Its worker has ended, and it still says so.
+                while await read_workers(journal):
+                    await asyncio.sleep(0.02)
+                assert Scrape.of(get(f"{url}/metrics")[1]).value("draining") == 1
+                assert get(f"{url}/ready") == expected
+                process.send_signal(signal.SIGTERM)
+            assert await asyncio.to_thread(process.wait, 30) == 0
 
 
 def test_a_gateway_says_so_too(tmp_path: Path) -> None:

@@ -138,7 +138,7 @@ async def test_a_drained_worker_finishes_its_run_and_leaves_the_next_one(journal
         with pytest.raises(Misuse, match=f"'none' is not a worker .*: there are {entry.id}"):
             await drain_worker(journal, "none", by="ann")
         await drain_worker(journal, entry.id, by="ann")
-        while not worker.is_finishing:
+        while not worker.is_draining:
             await asyncio.sleep(0.01)
         later = await app.submit("b", "?")
         office.may_end.set()

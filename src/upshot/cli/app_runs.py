@@ -133,7 +133,7 @@ async def work_on_app(
             loop.add_signal_handler(number, worker.stop)
         terminal.report(f"working on {', '.join(app.agents)}, version {app.version}")
         feed = _feed_socket() if is_fed else None
-        status = Status(app.open, app, lambda: worker.is_stopping, worker)
+        status = Status(app.open, app, lambda: worker.is_draining, worker)
         async with (
             reporting(terminal, status, status_at),
             notifying(app, notify_url, console_url),

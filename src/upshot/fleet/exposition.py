@@ -55,7 +55,9 @@ class Exposition(Collector):
         """Return the gauges of this process, and those of the journal if it can be used."""
         status = self._status
         facts = self._facts
-        yield _gauge("draining", "Whether this process is about to end.", status.is_draining())
+        # A server whose worker is drained goes on serving.
+        is_draining = status.is_draining() or bool(status.worker and status.worker.is_draining)
+        yield _gauge("draining", "Whether this process takes no more runs.", is_draining)
         yield _gauge("journal_up", "Whether the journal can be used.", not facts.problem)
         if status.worker is not None:
             yield from _of_worker(status.worker)

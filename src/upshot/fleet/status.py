@@ -78,7 +78,7 @@ class Status:
     Args:
         journal: Returns the open journal.
         app: The App of the journal; None for a gateway.
-        is_draining: Whether the process is about to end.
+        is_draining: Whether the process is about to end: it is sent no new work.
 
     Attributes:
         worker: The worker of this process, once there is one.

@@ -192,9 +192,9 @@ class Worker:
         self._wake.set()
 
     @property
-    def is_finishing(self) -> bool:
-        """Whether it claims nothing more because ``finish`` was called."""
-        return self._is_finishing
+    def is_draining(self) -> bool:
+        """Whether it claims nothing more, because ``finish`` or ``stop`` was called."""
+        return self._is_finishing or self.is_stopping
 
     @property
     def _has_finished(self) -> bool:
