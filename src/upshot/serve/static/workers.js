@@ -13,14 +13,16 @@ const WORDS = { working: "It takes runs.", draining: "It takes no more runs, and
 export async function workersPage(page) {
   page.title("Workers");
   const list = h("ul.workers", { "aria-label": "Workers" });
-  const empty = h("div.empty", { hidden: true }, h("p", "No process works on runs."), h("p", "Start a worker: ", h("code", "upshot work desk.py")));
+  const none = h("p");
+  const empty = h("div.empty", { hidden: true, role: "status" }, none, h("p", "New runs stay queued until a worker takes them. Start one: ", h("code", "upshot work desk.py")));
   let timer = 0;
   const load = async (isChanged = false) => {
     clearTimeout(timer);
     const found = /** @type {WorkerList} */ (await api("/api/workers"));
     if (!page.isThere()) return;
     timer = setTimeout(() => page.isThere() && load().catch(() => {}), REST_MS);
-    empty.hidden = found.workers.length > 0;
+    empty.hidden = found.workers.some((one) => one.id && one.state === "working" && !one.drain);
+    none.textContent = found.workers.length ? "No worker takes new runs." : "No process works on runs.";
     // What the user is about to press stays as it is.
     if (!isChanged && list.contains(document.activeElement) && document.activeElement?.matches("a, button")) return;
     keyed(list, found.workers.map((one) => ({ ...one, drainable: found.drainable, ago: one.seen ? ago(one.seen) : "" })), (one) => `${one.id}${one.host}${one.pid}`, (one) => workerNode(one, load));
