@@ -55,7 +55,7 @@ class Exposition(Collector):
         """Return the gauges of this process, and those of the journal if it can be used."""
         status = self._status
         facts = self._facts
-        # A server whose worker is drained goes on serving.
+        # A server whose worker is drained still serves requests.
         is_draining = status.is_draining() or bool(status.worker and status.worker.is_draining)
         yield _gauge("draining", "Whether this process takes no more runs.", is_draining)
         yield _gauge("journal_up", "Whether the journal can be used.", not facts.problem)
