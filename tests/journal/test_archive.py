@@ -13,6 +13,7 @@ import pytest
 from tests.processes import run_python
 from upshot import (
     Agent,
+    Effect,
     JournalError,
     Misuse,
     Request,
@@ -25,9 +26,11 @@ from upshot import (
     tool,
 )
 from upshot.contract.protocols import Note
+from upshot.contract.tool_calls import Settlement
 from upshot.entry.run_handle import RunHandle
 from upshot.journal import open_journal
 from upshot.journal.archive import ArchivedRuns, ArchiveFiles, archive_runs, restore_file
+from upshot.journal.shared import Stop
 
 LATER = datetime.now(UTC) + timedelta(days=1)
 
@@ -240,6 +243,67 @@ async def test_a_run_with_an_unknown_effect_is_not_archived(journal: Any, tmp_pa
     found = await archive_runs(journal, str(tmp_path / "kept"), ended_before=LATER, keep={})
     assert found.run_ids == ()
     assert found.kept == {ended.run_id: f"effect {effect.id} of it is unknown: settle it first"}
+
+
+async def _archived_turns(journal: Any, place: str) -> list[str]:
+    """Archive a conversation of two turns; returns their runs."""
+    turns = [
+        (await run(agent(words), words, journal=journal, conversation="c")).run_id
+        for words in ("one", "two")
+    ]
+    assert (await archive_runs(journal, place, ended_before=LATER, keep={})).run_ids
+    return turns
+
+
+@pytest.mark.parametrize("first_read", [0, 1, None])
+async def test_a_conversation_in_an_archive_is_in_order(
+    tmp_path: Path, first_read: int | None
+) -> None:
+    place = str(tmp_path / "kept")
+    async with open_journal("memory:") as source:
+        turns = await _archived_turns(source, place)
+    async with open_journal(f"archive:{place}") as archive:
+        if first_read is not None:
+            await archive.runs(run_id=turns[first_read])
+        found = await archive.conversation("c")
+        assert [one.text for one in found.messages] == ["one", "one", "two", "two"]
+        assert [one.revision for one in await archive.runs()] == [2, 1]
+
+
+async def test_turns_come_back_oldest_first(journal: Any, tmp_path: Path) -> None:
+    place = str(tmp_path / "kept")
+    first, second = await _archived_turns(journal, place)
+    files = ArchiveFiles(place)
+    live = await run(agent("three"), "three", journal=journal, conversation="c")
+    with pytest.raises(JournalError, match=f"run {second} is an earlier turn .* {live.run_id}"):
+        await restore_file(files, files.path_of(second), journal)
+    assert [one.run_id for one in await journal.runs()] == [live.run_id]
+    await journal.remove_runs([live.run_id])
+    for run_id in (first, second):
+        await restore_file(files, files.path_of(run_id), journal)
+    found = await journal.conversation("c")
+    assert [one.text for one in found.messages] == ["one", "one", "two", "two"]
+
+
+async def test_every_write_of_an_archive_is_refused(tmp_path: Path) -> None:
+    where, place = str(tmp_path / "runs.db"), str(tmp_path / "kept")
+    (run_id,) = await fill(where, 1)
+    await archived(where, place)
+    known = Settlement(effect=Effect.NONE, by="ann", at=LATER)
+    async with open_journal(f"archive:{place}") as archive:
+        late = Note(run_id=run_id, name="thumb", value="up", by="ann", at=LATER)
+        for attempt in (
+            lambda: archive.keep_note(late),
+            lambda: archive.remove_runs([run_id]),
+            lambda: archive.remove_runs(ended_before=LATER),
+            lambda: archive.redact(conversation="c"),
+            lambda: archive.settle_effect("e", known),
+            lambda: archive.place_stop(Stop(run_id=run_id, kind="cancel", at=LATER)),
+            lambda: archive.import_("x"),
+            lambda: archive.make_due(run_id, "resumed"),
+        ):
+            with pytest.raises(Misuse, match="is an archive, which is only read"):
+                await attempt()
 
 
 async def test_a_run_that_is_kept_stays_with_the_reason(tmp_path: Path) -> None:

@@ -14,7 +14,8 @@ A process that is killed anywhere loses nothing: the run is in the journal until
 committed, and in the archive from before that. The next try stores no file again that is the same.
 
 ``open_journal("archive:PLACE")`` reads an archive: a journal in memory, which loads a run's file
-when that run is read, and all files when runs are listed. It refuses every write of a run.
+when that run is read, and all files when runs are listed or a conversation is read. It refuses
+every write of a run, its notes, its effects and its conversation.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ import asyncio
 import hashlib
 import os
 import tempfile
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from datetime import datetime
 from importlib import import_module
 from typing import Any, NamedTuple, NoReturn, Unpack
@@ -32,15 +33,19 @@ from urllib.parse import quote
 from upshot.contract.base.structs import Value
 from upshot.contract.conversation import ConversationSummary
 from upshot.contract.effects import EffectEntry, EffectFilters
-from upshot.contract.events import Event
+from upshot.contract.events import Event, SeedReference
+from upshot.contract.message import Message
 from upshot.contract.protocols import Note, RunFilters, RunSummary
 from upshot.errors import JournalError, Misuse, need_of_extra
 from upshot.journal.export_file import read_header
 from upshot.journal.memory_journal import MemoryJournal
+from upshot.journal.memory_lists import started_at_s
+from upshot.journal.memory_log import MemoryLog
 from upshot.journal.retention import unknown_effects
 from upshot.journal.run_counts import FigureQuery, OpenWork, RunFigures
 from upshot.journal.shared import InboxFilters, InboxItem
 from upshot.journal.sql.sql_journal import SqlJournal
+from upshot.state.turns import ConversationState, Lift
 
 _FOLDER = "runs"
 _SUFFIX = ".jsonl"
@@ -322,6 +327,23 @@ class ArchiveJournal(MemoryJournal):
         await self._load()
         return await super().effects(**filters)
 
+    async def effect(self, id: str) -> EffectEntry | None:
+        """See ``EffectLedger.effect``."""
+        await self._load()
+        return await super().effect(id)
+
+    async def read_turns(
+        self, id: str, *, read: Callable[[], Lift] | None = None, without: str = ""
+    ) -> ConversationState:
+        """See ``MemoryJournal.read_turns``."""
+        await self._load()
+        return await super().read_turns(id, read=read, without=without)
+
+    async def seed_messages(self, seed: SeedReference) -> Sequence[Message]:
+        """See ``MemoryJournal.seed_messages``."""
+        await self._load()
+        return await super().seed_messages(seed)
+
     def append(self, event: Event, *, epoch: int | None = None) -> None:
         """Refuse: an archive is only read."""
         self._refuse()
@@ -330,9 +352,14 @@ class ArchiveJournal(MemoryJournal):
         """Refuse: an archive is only read."""
         self._refuse()
 
-    async def claim(self, run_id: str, *, cut: bool = False) -> int:
+    async def _refuse_change(self, *_: Any, **__: Any) -> NoReturn:
         """Refuse: an archive is only read."""
         self._refuse()
+
+    claim = claim_turn = submit = withdraw = make_due = _refuse_change
+    keep_note = place_answer = place_stop = drop_stops = _refuse_change
+    claim_effect = settle_effect = claim_checks = note_check = _refuse_change
+    remove_runs = redact = import_ = _refuse_change
 
     def _refuse(self) -> NoReturn:
         raise Misuse(
@@ -351,6 +378,23 @@ class ArchiveJournal(MemoryJournal):
                 if path not in self._known:
                     await restore_file(self._files, path, super())
                     self._known.add(path)
+            if paths:
+                self._number_turns()
+
+    def _number_turns(self) -> None:
+        """Number the committed turns of each conversation by their start, not as they were read."""
+        found: dict[str, list[tuple[float, MemoryLog]]] = {}
+        for run_id, log in self._logs.items():
+            if log.revision:
+                started = started_at_s(log.summary(run_id))
+                found.setdefault(log.turn.conversation, []).append((started, log))
+        for turns in found.values():
+            turns.sort(key=lambda one: one[0])
+            for number, (_, log) in enumerate(turns, 1):
+                log.revision = number
+
+    def _check_turn(self, run_id: str, log: MemoryLog) -> None:
+        """Accept turns in any order, since ``_number_turns`` sorts them."""
 
     async def _has(self, path: str) -> bool:
         return path in self._known or await asyncio.to_thread(self._files.has, path)

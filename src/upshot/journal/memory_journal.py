@@ -66,6 +66,7 @@ from upshot.journal.run_list import (
     check_removal,
     choose_redaction,
     choose_removal,
+    earlier_turn,
     open_error,
     unarchived,
 )
@@ -772,6 +773,7 @@ class MemoryJournal(MemoryLists, MemoryEffects, MemoryNotes, MemoryAudit):
         known = self._open().get(run_id)
         if known is not None and known.events:
             raise already_there(run_id)
+        self._check_turn(run_id, log)
         log.epoch = 0 if known is None else known.epoch
         self._logs[run_id] = log
         for event in log.events:
@@ -786,8 +788,17 @@ class MemoryJournal(MemoryLists, MemoryEffects, MemoryNotes, MemoryAudit):
             if isinstance(line, StoredArtifact):
                 self.artifacts.keep(line)
             elif isinstance(line, Note):
-                await self.keep_note(line)
+                self._put_note(line)
         return run_id
+
+    def _check_turn(self, run_id: str, log: MemoryLog) -> None:
+        """Raise JournalError for a committed turn if the journal has a later one."""
+        run = log.summary(run_id)
+        ends = (event for event in log.events if isinstance(event, RunSettled))
+        if run.turn and any(event.result.committed for event in ends):
+            for later in self._runs_of(run.context_id):
+                if later.revision and started_at_s(later) > started_at_s(run):
+                    raise earlier_turn(run_id, run.context_id, later.run_id)
 
     async def aclose(self) -> None:
         """Drop everything; may be called again."""

@@ -39,6 +39,9 @@ class MemoryNotes:
         """See ``SharedJournal.keep_note``."""
         if note.run_id not in self._open():
             raise no_such_run(note.run_id)
+        self._put_note(note)
+
+    def _put_note(self, note: Note) -> None:
         kept, key = self._notes.setdefault(note.run_id, {}), (note.name, note.by)
         kept.pop(key, None)
         if note.value is not None:

@@ -216,6 +216,16 @@ class RemovedRuns(Value, frozen=True, kw_only=True):
     kept: dict[str, str] = {}
 
 
+def earlier_turn(run_id: str, conversation: str, later: str) -> JournalError:
+    """Return the exception for an import of a turn that would come after a later one."""
+    return JournalError(
+        f"run {run_id} is an earlier turn of conversation {conversation!r} than run {later}, which "
+        "the journal has: import the turns of a conversation oldest first, into a journal without "
+        "later ones",
+        run_id=run_id,
+    )
+
+
 def no_such_page(run_id: str) -> Misuse:
     """Return the exception for a run that no page can start after."""
     return Misuse(

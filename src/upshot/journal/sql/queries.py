@@ -24,6 +24,7 @@ from upshot.journal.run_list import (
     LEAST_TOOK_S,
     RunQuery,
     already_there,
+    earlier_turn,
     no_such_run,
     searched,
     to_lines,
@@ -499,10 +500,19 @@ def import_run(connection: WriteConnection, path: str) -> str:
             entries = []
     if entries:
         _add(connection, run_no, entries)
+    if (later := connection.execute(_LATER_TURN, (run_no,)).fetchone()) is not None:
+        raise earlier_turn(run_id, *later)
     # This drops the questions that the log has an answer to; control requests are not in the file.
     keep_asks(connection, run_no, asks)
     move_child_items(connection, run_no)
     return run_id
+
+
+_LATER_TURN = """SELECT CAST(later.context_id AS TEXT), CAST(later.run_id AS TEXT)
+    FROM runs AS own JOIN runs AS later
+    ON later.context_id = own.context_id AND later.started_at > own.started_at
+    WHERE own.run_no = ? AND own.context_id <> '' AND own.revision > 0 AND later.revision > 0
+    ORDER BY later.started_at LIMIT 1"""
 
 
 def _add(connection: WriteConnection, run_no: int, entries: list[Entry]) -> None:
