@@ -123,6 +123,14 @@ async def test_of_equal_calls_that_wait_one_is_made_and_both_are_answered(journa
     handed = [await desk.make(one._replace(decision=yes)) for one in reversed(asks)]
     assert [one.outcome.output for one in handed] == [{"result": "paid"}] * 2
     assert done == [1]
+    async with upshot.open_journal(journal) as opened:
+        (row,) = (await opened.audit()).rows
+    assert (row.user, row.action, row.tool, row.arguments) == (
+        "ada",
+        "approve",
+        "pay",
+        {"amount": 1},
+    )
 
 
 async def test_the_approval_of_a_framework_is_none_of_several_users(journal, done):

@@ -20,7 +20,7 @@ from upshot.serve.site import Site
 @tool(effect="read")
 def look_up(customer: str) -> dict[str, Any]:
     """Look a customer up."""
-    return {"customer": customer, "street": "Königstraße 7", "balance": 4711}
+    return {"customer": customer, "street": "Königstraße 7", "balance": 4711, "note": "rang\ntwice"}
 
 
 CUSTOMERS = ("Müller", "Okafor", "Ng \u202e <b>", "Ödön")
@@ -68,6 +68,8 @@ async def find(client: Client, text: str, user: str = "oz", **more: str) -> list
         ("%3Cb%3E", ["run-2"]),
         ("tool_settled", []),
         ("hunter2-secret", []),
+        ("secret", []),
+        ("rang%0Atwice", ["run-3", "run-2", "run-1", "run-0"]),
         ("nobody", []),
     ],
 )
@@ -107,6 +109,15 @@ async def test_a_search_goes_on_where_it_stopped(desk: Any) -> None:
     assert found == ["run-0"]
     hit = await search_runs(site, user, "müller", None, filters, limit=9, for_s=0)
     assert (hit.searched, hit.last) == (0, None)
+
+
+async def test_counts_take_no_search(desk: Any) -> None:
+    _, client = desk
+    status, told = await client.by("oz").get("/api/counts?find=okafor")
+    assert (status, told["error"]) == (
+        400,
+        "counts take no find=: a search reads only some of the runs",
+    )
 
 
 async def test_a_dataset_takes_no_search(desk: Any, tmp_path: Path) -> None:

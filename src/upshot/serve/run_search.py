@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, cast
 
 import msgspec
 
+from upshot.contract.base.secrets import hide_all_marks
 from upshot.contract.codec import encode
 from upshot.contract.protocols import Journal, RunSummary
 from upshot.contract.user import User
@@ -76,10 +77,11 @@ async def search_runs(
 
 async def has_text(run_id: str, wanted: str, journal: Journal) -> bool:
     """Whether a text of a run's log contains *wanted*, which is normalised."""
+    is_escaped = msgspec.json.encode(wanted).decode() != f'"{wanted}"'
     async for event in journal.events(run_id):
-        body = encode(event).decode()
+        body = hide_all_marks(encode(event).decode())
         # Arguments may be JSON in JSON, with its letters escaped.
-        if ("\\u" in body or wanted in normal(body) or "\\" in wanted or '"' in wanted) and any(
+        if ("\\u" in body or is_escaped or wanted in normal(body)) and any(
             wanted in normal(one) for one in _texts(msgspec.json.decode(body))
         ):
             return True

@@ -25,7 +25,7 @@ from upshot.contract.pending import PendingQuestion
 from upshot.contract.tool_calls import ToolCall
 from upshot.errors import Misuse
 from upshot.journal.audit import add_approval
-from upshot.journal.shared import withdrawn_in
+from upshot.journal.shared import shared_journal, withdrawn_in
 from upshot.runs.callbacks import call, method
 from upshot.runs.engine_api.exceptions import signal_of
 from upshot.runs.plan import Plan
@@ -196,11 +196,16 @@ class _RunLog:
     async def note_approval(self, call: CallState, arguments: JsonObject) -> None:
         """Add the row of a standing approval, or of one given by code, to the audit.
 
-        That of a user's answer is in the audit already.
+        That of a user's answer is in the audit already. A framework's is logged as one, but the
+        journal was not asked to place it.
         """
         context, approval = self._context, call.approval
         journal = None if context.recording else context.plan.journal
-        if journal is None or approval is None or call.call_id in context.state.answers:
+        if journal is None or approval is None:
+            return
+        shared = shared_journal(journal) if call.call_id in context.state.answers else None
+        placed = () if shared is None else await shared.placed_answers(context.info.run_id)
+        if any(getattr(one.answer, "call_id", "") == call.call_id for one in placed):
             return
         redaction = context.redaction
         await add_approval(

@@ -67,7 +67,7 @@ export async function runsPage(page) {
   };
   /** @returns {Promise<RunList>} */
   const load = () => api("/api/runs" + listQuery({ ...filter, notes: columns.includes("notes") ? "true" : "" }));
-  const count = async () => drawCounts(counts, await maybe("/api/counts" + listQuery({ ...rest, sort: "", find: "" })), rest);
+  const count = async () => drawCounts(counts, rest.find ? {} : await maybe("/api/counts" + listQuery({ ...rest, sort: "" })), rest);
   const refresh = async () => {
     const [now] = await Promise.all([load(), count()]);
     if (page.isThere()) draw(now);
