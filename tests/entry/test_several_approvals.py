@@ -421,6 +421,7 @@ async def test_no_order_of_answers_makes_the_call_with_fewer_users(
         assert not no
 
 
+@pytest.mark.slow
 async def test_a_client_door_sees_only_that_it_waits(tmp_path: Path) -> None:
     bank = Bank(users=1, approval=True, ask="user")
     policy = Policy(approvals={"transfer": 2}, taint="off")

@@ -118,6 +118,7 @@ def test_a_gateway_says_so_too(tmp_path: Path) -> None:
         assert process.wait(30) == 0
 
 
+@pytest.mark.slow
 def test_a_worker_without_its_database_lives_and_is_not_ready(
     postgres: PostgresServer, database: str, tmp_path: Path
 ) -> None:

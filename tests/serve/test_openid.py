@@ -256,6 +256,7 @@ async def test_what_comes_back_must_belong_to_an_attempt_of_this_browser() -> No
             assert (await ann.get(f"{world.url}{parts.path}?{urlencode(query)}"))[0] == 400
 
 
+@pytest.mark.slow
 async def test_no_link_leads_to_another_site() -> None:
     async with opened() as world:
         visitor = world.visitor()
@@ -384,6 +385,7 @@ async def stream_of(visitor: Visitor) -> aiohttp.ClientResponse:
     return response
 
 
+@pytest.mark.slow
 async def test_an_ended_session_ends_its_streams_in_other_processes_too(tmp_path: Path) -> None:
     where = str(tmp_path / "j.db")
     async with opened(where) as first:
@@ -434,6 +436,7 @@ PLACES: list[tuple[dict[str, Any], int]] = [
 ]
 
 
+@pytest.mark.slow("*-400", "*-303")
 @pytest.mark.parametrize(("change", "status"), PLACES, ids=str)
 async def test_an_account_that_lost_its_place_loses_its_sessions(
     change: dict[str, Any], status: int
@@ -451,6 +454,7 @@ async def test_an_account_that_lost_its_place_loses_its_sessions(
         assert ("u1", "end_session") in await world.audit(tenant="acme")
 
 
+@pytest.mark.slow("'true'", "1", "0", "None")
 @pytest.mark.parametrize("verified", [True, "true", False, "false", "True", 1, 0, None], ids=repr)
 async def test_an_address_names_a_user_only_if_it_is_verified(verified: Any) -> None:
     async with opened(user_claim="email") as world:

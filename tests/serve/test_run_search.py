@@ -54,6 +54,7 @@ async def find(client: Client, text: str, user: str = "oz", **more: str) -> list
     return [one["run_id"] for one in found["runs"]]
 
 
+@pytest.mark.slow("*-runs[1-4]", "*-runs[679]", "*-runs11")
 @pytest.mark.parametrize(
     ("text", "runs"),
     [
