@@ -18,7 +18,7 @@ PLANTED = 6
 class Payments:
     """Runs that wait to pay: each call differs, and one has another address than the others."""
 
-    def __init__(self, place: str, *, users: int = 1, **options: Any) -> None:
+    def __init__(self, place: str, *, users: int = 1, twice: int = -1, **options: Any) -> None:
         self.paid: list[str] = []
 
         @tool(effect="write", approval=True, approvals=users)
@@ -29,7 +29,12 @@ class Payments:
 
         def model(n: int) -> ScriptedModel:
             to = "eve@evil.example" if n == PLANTED else f"clerk{n}@shop.example"
-            given = {"order": f"A-{n}", "to": to, "cents": 900 + n, "currency": "EUR"}
+            given = {
+                "order": f"A-{n - (n == twice)}",
+                "to": to,
+                "cents": 900 + n,
+                "currency": "EUR",
+            }
             return ScriptedModel([[ToolCall("p", "pay", given)], "Paid."])
 
         agents = [Agent[Any](f"desk{n}", model=model(n), tools=[pay]) for n in range(9)]
@@ -80,6 +85,22 @@ async def test_a_planted_argument_stands_out_and_is_not_chosen(desk: Any, page_o
     (left,) = await payments.app.inbox()
     assert left.agent_id == f"desk{PLANTED}"
     assert page.faults == []
+
+
+async def test_an_order_that_another_call_has_too_is_not_chosen(
+    tmp_path: Path, page_of: Any
+) -> None:
+    from playwright.async_api import expect
+
+    payments = Payments(str(tmp_path / "runs.db"), twice=3)
+    async with served(payments.app, rate=100_000) as client:
+        await payments.park(9)
+        page = await page_of(client.url + "/inbox?alike=pay")
+        strange = page.locator(".alike.strange")
+        await expect(strange).to_have_count(3)
+        await expect(strange.filter(has_text="A-2")).to_have_count(2)
+        await expect(page.locator(".alike input:checked")).to_have_count(6)
+        assert page.faults == []
 
 
 async def test_each_call_that_was_not_approved_says_why(desk: Any, page_of: Any) -> None:

@@ -300,7 +300,7 @@ def test_an_id_that_is_taken_says_what_to_type(command: Command) -> None:
             ("rn",),
             "upshot: there is no command 'rn': did you mean run or runs? (see upshot --help)\n",
         ),
-        (("zzz",), "upshot: there is no command 'zzz': there are approve, audit, chat, check"),
+        (("zzz",), "upshot: there is no command 'zzz': there are approve, archive, audit, chat"),
         (("sim", "--port", "abc"), "abc is not a whole number from 0 to 65535"),
         (("sim", "--requests-per-minute", "0"), "0 is not a whole number from 1 on"),
         (("run", "agent.py", "hi", "--model", "sim:empty.json"), "the file is empty"),

@@ -8,6 +8,7 @@ import pytest
 
 from tests.cli.conftest import Command, command
 from tests.postgres import PostgresServer
+from upshot.journal.postgres.tables import STEPS
 
 __all__ = ["command"]
 
@@ -78,7 +79,7 @@ def test_the_health_of_a_journal_is_told(
     assert out.splitlines()[1:] == [
         "writing   works",
         "standby   none that commits wait for: a failover may lose what was written",
-        "tables    version 2",
+        f"tables    version {len(STEPS)}",
         "clock     as here",
         "at work   0 processes with 0 runs",
         "due       0 runs",

@@ -240,6 +240,7 @@ async def test_the_files_hold_no_byte_of_it(tmp_path: Path) -> None:
 _KILLED = """
 import asyncio, os, signal, sys
 from upshot.journal import SqliteJournal
+from upshot.journal.audit import row_of
 from upshot.journal.sql.removal import redact_runs
 
 class Killed(SqliteJournal):
@@ -247,7 +248,7 @@ class Killed(SqliteJournal):
         os.kill(os.getpid(), signal.SIGKILL)
 
 def in_the_middle(connection):
-    redact_runs(connection, "ada", "")
+    redact_runs(connection, "ada", row_of("redact"))
     os.kill(os.getpid(), signal.SIGKILL)
 
 async def main():

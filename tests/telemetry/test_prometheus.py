@@ -127,8 +127,10 @@ async def test_codes_that_a_tool_a_model_or_an_engine_makes_up_are_not_labels(
 
 async def test_a_made_up_tool_that_another_gate_refuses_is_not_a_label(counts: Counts) -> None:
     calls = [ToolCall("a", "secret-a", {}), ToolCall("b", "secret-b", {})]
-    await run(agent(*calls, "Done.", budget=Budget(max_denials=1)), "?")
+    calls.append(ToolCall("c", "send", {"to": "x"}))
+    await run(agent(calls, "Done.", budget=Budget(max_denials=1)), "?")
     assert counts.of("tool_calls_total", tool="(unknown)", outcome="budget") == 1
+    assert counts.of("tool_calls_total", tool="send", outcome="budget") == 1
     assert not [one for one in counts.label_values() if "secret" in one]
 
 

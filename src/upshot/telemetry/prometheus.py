@@ -13,7 +13,7 @@ are labels; all others are ``other``.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
@@ -152,10 +152,11 @@ class ProcessMetrics:
 
     def _follow(self, plan: Plan) -> Listener:
         agent = self._agents.clean(plan.agent.id)
+        names = {tool.name for tool in plan.tools}
         counts: dict[type, Callable[[Any], None]] = {
             ModelReplied: self._count_reply,
             ModelRetried: self._count_retry,
-            ToolSettled: self._count_tool,
+            ToolSettled: lambda event: self._count_tool(names, event),
             RunSettled: lambda event: self._count_end(agent, event),
         }
 
@@ -177,9 +178,9 @@ class ProcessMetrics:
             self._ended.labels(agent, str(result.status), code).inc()
             self._took.labels(agent).observe(result.duration_ms / 1000)
 
-    def _count_tool(self, event: ToolSettled) -> None:
+    def _count_tool(self, names: Collection[str], event: ToolSettled) -> None:
         record = event.record
-        if _is_made_up(record):
+        if _is_made_up(record, names):
             self._count_outcome("(unknown)", record.outcome)
         else:
             self.called(record.tool_name, record.outcome)
@@ -220,6 +221,7 @@ def _to_label(code: str) -> str:
     return str(code) if code in _KNOWN else OTHER
 
 
-def _is_made_up(record: ToolRecord) -> bool:
+def _is_made_up(record: ToolRecord, names: Collection[str]) -> bool:
     # Another gate may have refused the call before its tool was looked up.
-    return isinstance(record.outcome, ToolDenied) and not record.tool_version
+    is_unseen = isinstance(record.outcome, ToolDenied) and not record.tool_version
+    return is_unseen and record.tool_name not in names

@@ -10,6 +10,8 @@ import { api, confirmed, listQuery, local, rows, runPath, shared } from "./site.
 
 // How many times the usual amount an amount must be to stand out.
 const FAR = 3;
+// Of so many calls each must have another value, such as the number of an order, for an equal one to stand out.
+const MOSTLY = 0.8;
 
 /** The single values in arguments, by their paths. */
 function leaves(value, path = "", out = new Map()) {
@@ -41,10 +43,13 @@ const median = (numbers) => [...numbers].sort((a, b) => a - b)[Math.floor(number
 function oddities(values) {
   const same = usual(values.map((one) => JSON.stringify(one) ?? ""));
   if (same !== undefined) return values.map((one) => ((JSON.stringify(one) ?? "") === same ? "" : one === undefined ? "only this call has no such argument" : same === "" ? "only this call has such an argument" : "the others have another value"));
+  const texts = values.map((one) => JSON.stringify(one) ?? "");
+  const isOwn = values.length > 4 && new Set(texts).size > values.length * MOSTLY && !values.some((one) => typeof one === "number" && !Number.isInteger(one));
   const form = usual(values.map(formOf));
   const numbers = values.filter((one) => typeof one === "number");
   const middle = median(numbers);
-  return values.map((one) => {
+  return values.map((one, at) => {
+    if (isOwn && texts.some((other, place) => place !== at && other === texts[at])) return "another call has the same";
     if (form !== undefined && formOf(one) !== form) return "it has another form than the others";
     if (typeof one !== "number" || numbers.length < 3) return "";
     const isFar = Math.sign(one) !== Math.sign(middle) || Math.abs(one) > Math.abs(middle) * FAR || Math.abs(one) * FAR < Math.abs(middle);

@@ -337,7 +337,7 @@ export function asked(question, label, given = "") {
     const box = h("dialog", { "aria-label": question, onclose: () => {
       done(box.returnValue === "yes" ? field.value.trim() : "");
       box.remove();
-    } }, h("p", question), h("form", { method: "dialog" }, field, h("div.actions", h("button", { value: "no", formnovalidate: true }, "Back"), h("button.primary", { value: "yes" }, "Go"))));
+    } }, h("p", question), h("form", { method: "dialog" }, field, h("div.actions", h("button", { type: "button", onclick: () => box.close("no") }, "Back"), h("button.primary", { value: "yes" }, "Go"))));
     document.body.append(box);
     box.showModal();
     field.focus();
