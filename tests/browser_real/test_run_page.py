@@ -278,7 +278,10 @@ async def test_a_comparison_says_at_a_glance_what_changed(site: Any, page_of: An
     app, client = site
     one = await run_of(app, "desk", "Where is it?")
     other = await run_of(app, "memo", "Please compact.")
-    page = await page_of(f"{client.url}/runs/{one}/compare/{other}")
+    page = await page_of(f"{client.url}/runs/{one}")
+    await page.get_by_role("button", name="Compare …").click()
+    await page.get_by_label("Id of the other run").fill(other)
+    await page.keyboard.press("Enter")
     await expect(page.locator(".lead")).to_contain_text("Changed: ")
     await expect(page.locator("tr.changed th", has_text="request")).to_have_count(1)
     await expect(page.locator("tr.same th", has_text="status")).to_have_count(1)
