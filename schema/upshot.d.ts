@@ -962,7 +962,8 @@ export interface CallCount {
    */
   unknown?: number;
   /**
-   * How many calls of a tool were denied before they started.
+   * How many calls of a tool were denied before they started, without those that were cancelled
+   * because their run was stopped.
    * @defaultValue `0`
    */
   denied?: number;
