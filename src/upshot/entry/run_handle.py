@@ -61,7 +61,8 @@ class RunHandle:
     """
 
     def __init__(self, run_id: str, journal: Journal, *, secrets: Sequence[str] = ()) -> None:
-        self.id, self._secrets = run_id, secrets
+        self.id: str = run_id
+        self._secrets = secrets
         self._journal = journal
 
     def __repr__(self) -> str:

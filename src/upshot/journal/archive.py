@@ -346,22 +346,14 @@ class ArchiveJournal(MemoryJournal):
 
     def append(self, event: Event, *, epoch: int | None = None) -> None:
         """Refuse: an archive is only read."""
-        self._refuse()
+        self.refuse_write()
 
     def begin(self, run_id: str) -> int:
         """Refuse: an archive is only read."""
-        self._refuse()
+        self.refuse_write()
 
-    async def _refuse_change(self, *_: Any, **__: Any) -> NoReturn:
-        """Refuse: an archive is only read."""
-        self._refuse()
-
-    claim = claim_turn = submit = withdraw = make_due = _refuse_change
-    keep_note = place_answer = place_stop = drop_stops = _refuse_change
-    claim_effect = settle_effect = claim_checks = note_check = _refuse_change
-    remove_runs = redact = import_ = _refuse_change
-
-    def _refuse(self) -> NoReturn:
+    def refuse_write(self) -> NoReturn:
+        """Raise Misuse: an archive is only read."""
         raise Misuse(
             f"archive:{self._place} is an archive, which is only read: bring a run back with "
             "upshot archive PLACE --restore RUN"
@@ -398,6 +390,20 @@ class ArchiveJournal(MemoryJournal):
 
     async def _has(self, path: str) -> bool:
         return path in self._known or await asyncio.to_thread(self._files.has, path)
+
+
+async def _refuse_change(journal: ArchiveJournal, *_: Any, **__: Any) -> NoReturn:
+    """Refuse: an archive is only read."""
+    journal.refuse_write()
+
+
+for _name in (
+    *("claim", "claim_turn", "submit", "withdraw", "make_due"),
+    *("keep_note", "place_answer", "place_stop", "drop_stops"),
+    *("claim_effect", "settle_effect", "claim_checks", "note_check"),
+    *("remove_runs", "redact", "import_"),
+):
+    setattr(ArchiveJournal, _name, _refuse_change)
 
 
 async def restore_file(files: ArchiveFiles, path: str, journal: Any) -> str:

@@ -49,14 +49,14 @@ try:
     from joserfc.errors import InvalidKeyIdError, JoseError
     from joserfc.jwk import KeySet
     from joserfc.jws import JWSRegistry
-except ModuleNotFoundError as error:
-    raise Misuse(need_of_extra("oidc()", "oidc")) from error
+except ModuleNotFoundError as _missing:
+    raise Misuse(need_of_extra("oidc()", "oidc")) from _missing
 
 if TYPE_CHECKING:
     from starlette.requests import HTTPConnection, Request
     from starlette.routing import BaseRoute
 
-logger = logging.getLogger("upshot.serve")
+logger: logging.Logger = logging.getLogger("upshot.serve")
 
 
 def _is_named(value: object) -> bool:
