@@ -25,7 +25,7 @@ async def test_what_is_held_and_due_is_counted(place: Place) -> None:
     await journal.submit(Submission(run_id="q", agent_id="a", request=Request("Go.")))
     found = await journal.health()
     assert (found.processes, found.held, found.died, found.due) == (1, 2, 0, 1)
-    assert found.oldest_due_s > 0
+    assert 0 <= found.oldest_due_s < 60
     await journal.aclose()
 
 
