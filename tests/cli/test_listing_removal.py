@@ -9,12 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from tests.cli.conftest import Command
 from upshot import Agent, AgentError, App, ErrorCode, ModelResponse, Retry
 from upshot.contract import AgentResult, Event, Request, RunSettled, RunStarted
 from upshot.fleet.worker import Worker
 from upshot.journal import open_journal
+from upshot.testing.ledger_contract import started_call
 
 LONG_AGO = datetime(2020, 1, 1, tzinfo=UTC)
 
@@ -55,6 +57,19 @@ def test_a_dry_run_removes_nothing(command: Command) -> None:
     code, out, _ = command("prune", "--older-than", "1", "--dry-run", "--journal", "runs.db")
     assert (code, out) == (0, "would remove 1 run and 0 stored outputs (0 bytes)\n")
     assert listed(command) == ["run-a"]
+
+
+def test_an_old_run_with_an_unknown_effect_stays_unless_effects_go_too(command: Command) -> None:
+    start, end = ended("run-a")
+    write(start, started_call("run-a", 2, "c", "7"), replace(end, seq=3), *ended("run-b"))
+    old = ("prune", "--older-than", "1", "--journal", "runs.db")
+    code, out, err = command(*old)
+    assert (code, out) == (0, "removed 1 run and 0 stored outputs (0 bytes)\n")
+    assert "1 run with an unknown effect stays: settle it with upshot effects settle, or" in err
+    assert listed(command) == ["run-a"]
+    code, out, err = command(*old, "--effects")
+    assert (code, out, err) == (0, "removed 1 run and 0 stored outputs (0 bytes)\n", "")
+    assert listed(command) == []
 
 
 def test_what_a_fork_reads_stays_and_is_told(command: Command) -> None:

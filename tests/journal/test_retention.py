@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from upshot import Agent, Effect, Misuse, ScriptedModel, ToolCall, note, resume, run, tool
+from upshot.contract.events import RunStarted
 from upshot.contract.tool_calls import Settlement
 from upshot.journal import open_journal
 from upshot.journal.retention import Retention, plan_retention, read_retention
@@ -198,3 +199,45 @@ def test_a_rule_that_is_wrong_is_misuse(tmp_path: Path, text: str, said: str) ->
 def test_a_file_that_is_not_there_is_misuse(tmp_path: Path) -> None:
     with pytest.raises(Misuse, match="cannot be read: No such file"):
         read_retention(str(tmp_path / "keep.toml"))
+
+
+@tool(effect="write", once="order")
+def bill(order: int) -> str:
+    """Bill an order."""
+    return f"billed {order}"
+
+
+@pytest.mark.slow
+async def test_runs_of_many_statements_go_at_once_and_their_neighbours_stay(journal: Any) -> None:
+    made: list[str] = []
+    for at in range(250):
+        if at % 60:
+            made.append(f"plain-{at}")
+            journal.append(RunStarted(run_id=made[-1], seq=1, time=LATER))
+            continue
+        model = ScriptedModel([ToolCall("c", "bill", {"order": at}), "Billed."])
+        paid = Agent[Any]("desk", model=model, tools=[bill])
+        made.append((await run(paid, "?", journal=journal)).run_id)
+        await note(made[-1], "seen", at, by="ann", journal=journal)
+    # Two in the middle stay, one of them with an effect, in a row of numbers that go.
+    stay = [made[119], made[120]]
+    logs = [[event async for event in journal.events(one)] for one in stay]
+    gone = [one for one in made if one not in stay]
+    removed = await journal.remove_runs(gone)
+    assert set(removed.run_ids) == set(gone)
+    assert {one.run_id for one in await journal.runs(limit=None)} == set(stay)
+    assert [[event async for event in journal.events(one)] for one in stay] == logs
+    assert [one.value for one in await journal.notes(made[120])] == [120]
+    assert not await journal.notes(made[0]) and not await journal.last_seq(made[0])
+    known = {one.run_id: one for one in await journal.effects(limit=None)}
+    assert set(known) == {made[at] for at in range(0, 250, 60)}
+    for at in range(0, 250, 60):
+        outcome = await journal.effect_outcome(known[made[at]])
+        assert outcome.output == {"result": f"billed {at}"}
+        assert (outcome.call_id, known[made[at]].agent_id) == ("c", "desk")
+    # Neither does the ledger forget a key, nor the number of a run get another log.
+    again = ScriptedModel([ToolCall("c", "bill", {"order": 60}), "Billed."])
+    result = await run(Agent[Any]("desk", model=again, tools=[bill]), "?", journal=journal)
+    assert result.tool_outcomes[0].repeats is not None
+    assert await journal.remove_runs([*stay, result.run_id])
+    assert not await journal.runs(limit=None)

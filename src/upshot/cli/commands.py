@@ -705,8 +705,8 @@ def prune(**options: Any) -> int:
     """Remove runs from a log, with all that they started and their stored outputs.
 
     RUN is an id, the start of one, or last. What a parent run, a fork or a later turn of a
-    conversation still reads stays. Effects stay too, without --effects: a call with the same key
-    gets the outcome of the first.
+    conversation still reads stays. Without --effects, an old run with an unknown effect stays, and
+    so do all effects: a call with the same key gets the outcome of the first.
     """
     return run_command(pruning.prune_runs, **options)
 

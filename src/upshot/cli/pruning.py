@@ -11,7 +11,7 @@ from upshot.clock import SYSTEM_CLOCK
 from upshot.contract.base.words import clean, count
 from upshot.errors import Misuse
 from upshot.journal.opening import open_journal
-from upshot.journal.retention import plan_retention, read_retention
+from upshot.journal.retention import plan_retention, read_retention, unknown_effects
 from upshot.journal.run_list import RemovedRuns
 
 _MAX_SHOWN = 20
@@ -43,14 +43,23 @@ async def prune_runs(
         before = SYSTEM_CLOCK.now() - timedelta(days=older_than_days)
     async with open_journal(existing_journal(journal), create=False) as log:
         run_ids = [await find_run(log, one) for one in wanted]
+        unknown = {} if before is None or effects else await unknown_effects(log)
         removed = await log.remove_runs(
             run_ids,
             ended_before=before,
+            keep=unknown,
             conversation=conversation,
             effects=effects,
             dry_run=dry_run,
         )
     _print(terminal, removed, dry_run=dry_run)
+    stay = sum(reason in unknown.values() for reason in removed.kept.values())
+    if stay and not terminal.as_json:
+        verb = "stays" if stay == 1 else "stay"
+        terminal.report(
+            f"{count(stay, 'run')} with an unknown effect {verb}: settle it with upshot effects "
+            "settle, or give --effects to remove it too"
+        )
     return 0
 
 

@@ -29,7 +29,7 @@ from upshot.journal.audit import (
 )
 from upshot.journal.event_codec import from_micros, to_micros
 from upshot.journal.shared import PlacedAnswer
-from upshot.journal.sql.connection import NOW_US, Connection, WriteConnection
+from upshot.journal.sql.connection import NOW_US, Connection, WriteConnection, among
 
 T = TypeVar("T")
 # The texts of a row, in the order of the columns.
@@ -47,7 +47,7 @@ _SELECT = (
 _ASKED = """SELECT CAST(inbox.body AS TEXT), CAST(runs.tenant AS TEXT) FROM runs
     LEFT JOIN inbox ON inbox.run_no = runs.run_no AND inbox.item = ? WHERE runs.run_id = ?"""
 _TENANT = "SELECT CAST(tenant AS TEXT) FROM runs WHERE run_id = ?"
-_BLANK = "UPDATE audit SET arguments = NULL, detail = '' WHERE run_id <> '' AND run_id = ?"
+_BLANK = "UPDATE audit SET arguments = NULL, detail = '' WHERE run_id <> '' AND"
 _COUNT_OLD = "SELECT count(*) FROM audit WHERE at < ?"
 _REMOVE_OLD = "DELETE FROM audit WHERE at < ?"
 # Rows of a condition are compared in Python, so many of them must not be in memory at once.
@@ -135,9 +135,9 @@ def add_answer(connection: WriteConnection, placed: PlacedAnswer, row: AuditRow)
     add_row(connection, with_question(row, asked, tenant))
 
 
-def blank_rows(connection: WriteConnection, run_id: str) -> None:
-    """Remove the content from the rows of a run."""
-    connection.execute(_BLANK, (run_id,))
+def blank_rows(connection: WriteConnection, run_ids: Sequence[str]) -> None:
+    """Remove the content from the rows of runs, at most a page of them."""
+    connection.execute(f"{_BLANK} {among('run_id', run_ids)}", run_ids)
 
 
 def _text(text: str) -> str:

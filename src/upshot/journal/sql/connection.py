@@ -7,14 +7,16 @@ parameters.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Protocol
+from collections.abc import Iterable, Iterator, Sequence, Sized
+from itertools import islice
+from typing import Any, Protocol, TypeVar
 
 from upshot.journal.event_codec import Entry
 from upshot.journal.run_counts import Tallies
 from upshot.journal.run_list import no_such_page
 from upshot.journal.shared import NEW
 
+T = TypeVar("T")
 # An event's key has the number of its run above this many bits of seq.
 SEQ_BITS = 32
 SEQ_MASK: int = (1 << SEQ_BITS) - 1
@@ -38,6 +40,19 @@ in a file ``lower`` does it.
 """
 NEVER: int = -(1 << 62)
 """The start of a run that has none, so that the index contains every run."""
+_AT_ONCE = 100
+
+
+def in_pages(values: Iterable[T]) -> Iterator[list[T]]:
+    """Return values in lists that are short enough for the parameters of one statement."""
+    left = iter(values)
+    while page := [*islice(left, _AT_ONCE)]:
+        yield page
+
+
+def among(column: str, values: Sized) -> str:
+    """Return the condition that a column has one of some values, at least one."""
+    return f"{column} IN ({', '.join('?' * len(values))})"
 
 
 def keys_of(run_no: int) -> tuple[int, int]:

@@ -37,7 +37,15 @@ from upshot.journal.run_counts import (
 )
 from upshot.journal.run_list import money_of
 from upshot.journal.shared import QUEUED, InboxQuery
-from upshot.journal.sql.connection import HOLDER, NEVER, Connection, WriteConnection, owned_by
+from upshot.journal.sql.connection import (
+    HOLDER,
+    NEVER,
+    Connection,
+    WriteConnection,
+    among,
+    in_pages,
+    owned_by,
+)
 from upshot.journal.sql.effect_rows import IS_OPEN
 from upshot.journal.sql.inbox import count_waits
 from upshot.state.summary import RUNNING, SummaryChange
@@ -78,7 +86,8 @@ ADDED: str = f"ON CONFLICT ({_KEY}) DO UPDATE SET {_ADDED}, {_SHOWN}"
 _COLUMNS = """CAST(run_id AS TEXT), CAST(started_at AS BIGINT), CAST(agent_id AS TEXT),
     CAST(tenant AS TEXT), CAST(status AS TEXT), CAST(error_code AS TEXT), CAST(currency AS TEXT),
     cost, effect, took, is_inside, CAST(calls AS TEXT)"""
-_ONE = f"SELECT {_COLUMNS} FROM runs WHERE run_no = ?"
+_SOME = f"SELECT {_COLUMNS} FROM runs WHERE"
+_ONE = f"{_SOME} run_no = ?"
 _ALL = f"SELECT run_no, {_COLUMNS} FROM runs WHERE run_no > ? ORDER BY run_no LIMIT ?"
 # Where the numbers of a figure end in a row: part, kind, agent, name, mark, currency, numbers.
 _NUMBERS_END = 6 + len(NUMBERS)
@@ -103,9 +112,7 @@ _TOTALS = f"""SELECT CASE WHEN start < ? THEN -1 ELSE 0 END AS part, CAST(kind A
     HAVING {" OR ".join(f"sum({name}) <> 0" for name in _COUNTED)}"""
 _TOPS = f"""SELECT CAST(kind AS TEXT), CAST(name AS TEXT), start, top, CAST(example AS TEXT)
     FROM run_counts WHERE {_WITHIN.format(kinds="'limit', 'model', 'tool'")} AND top > 0"""
-_THERE = "SELECT CAST(run_id AS TEXT) FROM runs WHERE run_id IN ({places})"
-# How many runs are looked for at once.
-_AT_ONCE = 500
+_THERE = "SELECT CAST(run_id AS TEXT) FROM runs WHERE"
 _UNENDED = f"""SELECT CAST(status AS TEXT), count(*) FROM runs
     WHERE status IN ('{QUEUED}', '{RUNNING}') AND (last_seq > 0 OR status = '{QUEUED}'){{theirs}}
     GROUP BY status"""
@@ -168,9 +175,11 @@ def note_counts(
         add_run(connection.counts, after)
 
 
-def note_removed(connection: WriteConnection, run_no: int) -> None:
-    """Note that a run is about to be removed."""
-    note_counts(connection, _read_run(connection, run_no), None)
+def note_removed(connection: WriteConnection, run_nos: Sequence[int]) -> None:
+    """Note that runs, at most a page of them, are about to be removed."""
+    rows = connection.execute(f"{_SOME} {among('run_no', run_nos)}", run_nos)
+    for row in rows.fetchall():
+        note_counts(connection, _run_of(row), None)
 
 
 def note_status(connection: WriteConnection, run_no: int, status: str) -> None:
@@ -261,9 +270,8 @@ def _read_tops(connection: Connection, wanted: FigureQuery) -> Iterator[tuple[st
 def _removed_of(connection: Connection, run_ids: set[str]) -> set[str]:
     """Return which of *run_ids*, "" apart, are of runs that were removed."""
     wanted, there = sorted(run_ids - {""}), {""}
-    for first in range(0, len(wanted), _AT_ONCE):
-        some = wanted[first : first + _AT_ONCE]
-        rows = connection.execute(_THERE.format(places=", ".join("?" * len(some))), some)
+    for some in in_pages(wanted):
+        rows = connection.execute(f"{_THERE} {among('run_id', some)}", some)
         there.update(run_id for (run_id,) in rows.fetchall())
     return run_ids - there
 

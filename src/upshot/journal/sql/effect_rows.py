@@ -37,9 +37,12 @@ from upshot.journal.sql.connection import (
     NEXT_EFFECT,
     NOW_US,
     SEQ_BITS,
+    SEQ_MASK,
     WATCHED,
     Connection,
     WriteConnection,
+    among,
+    in_pages,
 )
 from upshot.journal.watching import EFFECTS, of_effect
 
@@ -79,10 +82,14 @@ ROWS = f"""SELECT e.effect_no, e.id, e.name, e.key, e.state, e.attempts, e.run_n
     FROM effects AS e LEFT JOIN runs ON runs.run_no = e.run_no"""
 """The rows in the form of ``EffectRow``; conditions may follow."""
 _ONE = f"{ROWS} WHERE e.id = ?"
-_EVENT = "SELECT CAST(epoch AS BIGINT), kind, time, body, crc FROM events WHERE id = ?"
+_EVENTS = "SELECT id, CAST(epoch AS BIGINT), kind, time, body, crc FROM events WHERE"
 
 Refusal: TypeAlias = tuple[str, str, EffectEntry]
 """The run and the call of a refused claim, and the entry that blocks it."""
+
+
+Calls: TypeAlias = dict[int, tuple[ToolStarted | None, ToolSettled | None]]
+"""The start and the end of calls, by ``EffectRow.effect_no``."""
 
 
 class EffectRow(NamedTuple):
@@ -203,8 +210,14 @@ def read_entry(connection: Connection, id: str) -> EffectEntry | None:
     return None if row is None else entry_of(connection, row)
 
 
-def entry_of(connection: Connection, row: EffectRow) -> EffectEntry:
-    """Make an entry from a row and the log of its run."""
+def entry_of(connection: Connection, row: EffectRow, calls: Calls | None = None) -> EffectEntry:
+    """Make an entry from a row and the log of its run.
+
+    Args:
+        connection: To the database.
+        row: The row.
+        calls: The events of its call, if they are read already.
+    """
     state = UNKNOWN if row.is_left else row.state
     entry = EffectEntry(
         id=row.id.hex(),
@@ -227,7 +240,9 @@ def entry_of(connection: Connection, row: EffectRow) -> EffectEntry:
     )
     if row.kept is not None:
         return _with_kept(entry, row.kept)
-    return filled(entry, *events_of(connection, row))
+    if calls is None:
+        calls = read_calls(connection, [row])
+    return filled(entry, *calls[row.effect_no])
 
 
 def _with_kept(entry: EffectEntry, kept: str) -> EffectEntry:
@@ -253,33 +268,55 @@ def read_settlement(text: str | None) -> Settlement | None:
         return None
 
 
-def events_of(
-    connection: Connection, row: EffectRow
-) -> tuple[ToolStarted | None, ToolSettled | None]:
-    """Return the events of the call of a row; None for an event that is not in the log."""
+def read_calls(connection: Connection, rows: Iterable[EffectRow]) -> Calls:
+    """Return the events of the calls of rows; None for an event that is not in the log."""
+    named = {row.effect_no: row for row in rows}
+    events = _read_events(connection, named.values())
+    found: Calls = {}
+    for effect_no, row in named.items():
+        started, settled = (events.get(key) for key in _keys_of(row))
+        # If a damaged log was cut off, their places may have other events.
+        if not isinstance(started, ToolStarted) or call_number(started.call_id) != row.call:
+            started = None
+        if not isinstance(settled, ToolSettled) or call_number(settled.call_id) != row.call:
+            settled = None
+        found[effect_no] = started, settled
+    return found
+
+
+def _keys_of(row: EffectRow) -> tuple[int, int]:
+    """Return the keys of the events of a row's call; no event has the key 0."""
     if row.run_no is None or row.run_id is None:
-        return None, None
-    started = event_at(connection, row.run_no, row.run_id, row.started_seq)
-    settled = event_at(connection, row.run_no, row.run_id, row.settled_seq)
-    # If a damaged log was cut off, their places may have other events.
-    if not isinstance(started, ToolStarted) or call_number(started.call_id) != row.call:
-        started = None
-    if not isinstance(settled, ToolSettled) or call_number(settled.call_id) != row.call:
-        settled = None
-    return started, settled
+        return 0, 0
+    start, end = row.started_seq, row.settled_seq
+    return start and row.run_no << SEQ_BITS | start, end and row.run_no << SEQ_BITS | end
 
 
-def event_at(connection: Connection, run_no: int, run_id: str, seq: int) -> Event | None:
-    """Return an event of a run, None if it is missing or damaged."""
-    found: Any = connection.execute(_EVENT, (run_no << SEQ_BITS | seq,)).fetchone()
-    if not seq or found is None:
-        return None
-    epoch, kind, time, body, crc = found
+def _read_events(connection: Connection, rows: Iterable[EffectRow]) -> dict[int, Event]:
+    """Return the sound events of the calls of rows, by their keys."""
+    runs = {key: row.run_id or "" for row in rows for key in _keys_of(row) if key}
+    found: dict[int, Event] = {}
+    for keys in in_pages(runs):
+        for key, *stored in connection.execute(f"{_EVENTS} {among('id', keys)}", keys).fetchall():
+            if (event := _sound_event(runs[key], key & SEQ_MASK, stored)) is not None:
+                found[key] = event
+    return found
+
+
+def _sound_event(run_id: str, seq: int, stored: Sequence[Any]) -> Event | None:
+    epoch, kind, time, body, crc = stored
     entry = Entry(run_id, seq, epoch, kind, time, body)
     try:
         return read_event(entry) if checksum(entry) == crc else None
     except JournalError:
         return None
+
+
+def event_at(connection: Connection, run_no: int, run_id: str, seq: int) -> Event | None:
+    """Return an event of a run, None if it is missing or damaged."""
+    key = run_no << SEQ_BITS | seq
+    found = connection.execute(f"{_EVENTS} id = ?", (key,)).fetchone()
+    return None if not seq or found is None else _sound_event(run_id, seq, found[1:])
 
 
 def read_rows(

@@ -33,17 +33,18 @@ from upshot.journal.event_codec import to_micros
 from upshot.journal.lease_holder import read_holder
 from upshot.journal.ledger_listeners import notify_settled
 from upshot.journal.sql.audit_rows import add_row
-from upshot.journal.sql.connection import NOW_US, Connection, WriteConnection
+from upshot.journal.sql.connection import NOW_US, Connection, WriteConnection, among, in_pages
 from upshot.journal.sql.due import make_due_soon
 from upshot.journal.sql.effect_rows import (
     IS_OPEN,
     IS_PAST_KEEP,
+    Calls,
     EffectRow,
     claim,
     details_to_keep,
     entry_of,
     event_at,
-    events_of,
+    read_calls,
     read_entry,
     read_row,
     read_rows,
@@ -72,10 +73,11 @@ _DUE = f"""WHERE {IS_OPEN} AND e.state = {UNKNOWN} AND e.check_at <= {NOW_US}
 _TAKE_CHECK = f"""UPDATE effects SET check_at = {NOW_US} + ?, checks = checks + 1
     WHERE effect_no = ? AND state = {UNKNOWN} AND check_at = ? RETURNING check_at"""
 _NOTE_CHECK = f"UPDATE effects SET check_at = ? WHERE id = ? AND state = {UNKNOWN}"
-_OF_RUN = "WHERE e.run_no = ?"
-_KEEP = """UPDATE effects SET run_no = NULL, run_id = ?, agent_id = ?, owner = ?, tenant = ?,
-    state = ?, ended_at = coalesce(?, ended_at, started_at), kept = ? WHERE effect_no = ?"""
-_DROP_OF_RUN = "DELETE FROM effects WHERE run_no = ?"
+_KEEP = """WITH known (effect_no, run_id, agent_id, owner, tenant, state, ended_at, kept)
+    AS (VALUES {rows}) UPDATE effects SET run_no = NULL, run_id = known.run_id,
+    agent_id = known.agent_id, owner = known.owner, tenant = known.tenant, state = known.state,
+    ended_at = coalesce(CAST(known.ended_at AS BIGINT), effects.ended_at, effects.started_at),
+    kept = known.kept FROM known WHERE effects.effect_no = known.effect_no"""
 _DROP_PAST = f"DELETE FROM effects AS e WHERE e.run_no IS NULL AND {IS_PAST_KEEP}"
 _DROP_ENDED = "DELETE FROM effects WHERE run_no IS NULL AND ended_at < ?"
 _REDACT = f"UPDATE effects SET key = '{REDACTED}' WHERE run_no = ? AND key <> ''"
@@ -252,7 +254,8 @@ def _read_effects(connection: Connection, wanted: EffectQuery) -> list[EffectEnt
         found += read_rows(connection, where, values)
         if wanted.limit is not None and len(found) >= wanted.limit:
             break
-    return [entry_of(connection, row) for row in found]
+    calls = read_calls(connection, found)
+    return [entry_of(connection, row, calls) for row in found]
 
 
 def _place_of(connection: Connection, id: str) -> tuple[bool, int]:
@@ -336,27 +339,35 @@ def _take_checks(
 # -- when runs are removed
 
 
-def keep_effects(connection: WriteConnection, run_no: int, *, effects: bool) -> None:
-    """Keep the effects of a run that is about to be removed, with their outcomes.
+def keep_effects(connection: WriteConnection, run_nos: Sequence[int], *, effects: bool) -> None:
+    """Keep the effects of runs that are about to be removed, with their outcomes.
 
     Args:
         connection: The connection to write with.
-        run_no: The number of the run.
+        run_nos: The numbers of the runs, at most a page of them.
         effects: Whether to remove the effects as well.
     """
     if effects:
-        connection.execute(_DROP_OF_RUN, (run_no,))
+        connection.execute(f"DELETE FROM effects WHERE {among('run_no', run_nos)}", run_nos)
         return
-    for row in read_rows(connection, _OF_RUN, (run_no,)):
-        entry = entry_of(connection, row)
-        settled = events_of(connection, row)[1]
-        if (outcome := named_outcome(entry, settled)) is not None:
-            output: JsonObject = msgspec.json.decode(encode(outcome))
-            entry = msgspec.structs.replace(entry, output=output)
-        owner = (row.run_id, row.agent_id, row.owner, row.tenant)
-        state = UNKNOWN if row.state == BEGUN else row.state
-        values = (*owner, state, to_micros(entry.ended_at), details_to_keep(entry), row.effect_no)
-        connection.execute(_KEEP, values)
+    rows = read_rows(connection, f"WHERE {among('e.run_no', run_nos)}", run_nos)
+    calls = read_calls(connection, rows)
+    for page in in_pages(rows):
+        values: list[object] = []
+        for row in page:
+            values += _values_to_keep(entry_of(connection, row, calls), row, calls)
+        places = ", ".join(["(?, ?, ?, ?, ?, ?, ?, ?)"] * len(page))
+        connection.execute(_KEEP.format(rows=places), values)
+
+
+def _values_to_keep(entry: EffectEntry, row: EffectRow, calls: Calls) -> tuple[object, ...]:
+    """Return the values of ``_KEEP`` for an effect."""
+    if (outcome := named_outcome(entry, calls[row.effect_no][1])) is not None:
+        output: JsonObject = msgspec.json.decode(encode(outcome))
+        entry = msgspec.structs.replace(entry, output=output)
+    owner = (row.run_id, row.agent_id, row.owner, row.tenant)
+    state = UNKNOWN if row.state == BEGUN else row.state
+    return row.effect_no, *owner, state, to_micros(entry.ended_at), details_to_keep(entry)
 
 
 def drop_effects(
@@ -371,7 +382,7 @@ def drop_effects(
 def redact_effects(connection: WriteConnection, run_no: int) -> None:
     """Remove the content from a run's effects; their digests stay."""
     connection.execute(_REDACT, (run_no,))
-    for row in read_rows(connection, _OF_RUN, (run_no,)):
+    for row in read_rows(connection, "WHERE e.run_no = ?", (run_no,)):
         settled = read_settlement(row.settled)
         if settled is not None and settled.note:
             bare = msgspec.structs.replace(settled, note=REDACTED)

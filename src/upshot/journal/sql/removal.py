@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
+from itertools import groupby
 
 import upshot.journal.sql.queries as stored
 from upshot.contract.codec import encode
@@ -24,14 +25,21 @@ from upshot.journal.run_list import (
 )
 from upshot.journal.shared import used_links_of, withdrawals_of
 from upshot.journal.sql.audit_rows import add_row, blank_rows
-from upshot.journal.sql.connection import SEQ_BITS, Connection, WriteConnection, keys_of
+from upshot.journal.sql.connection import (
+    SEQ_BITS,
+    Connection,
+    WriteConnection,
+    among,
+    in_pages,
+    keys_of,
+)
 from upshot.journal.sql.conversations import committed_of
 from upshot.journal.sql.count_rows import note_removed
 from upshot.journal.sql.effects import drop_effects, keep_effects, redact_effects
 from upshot.journal.sql.inbox import keep_asks
 from upshot.journal.sql.leases import read_holders, turn_in_the_way
 from upshot.journal.sql.queries import StoredValues
-from upshot.journal.sql.submissions import forget_submission, redact_submission
+from upshot.journal.sql.submissions import forget_submissions, redact_submission
 from upshot.journal.watching import of_run
 from upshot.state.redacted_events import redacted, with_digest
 from upshot.state.summary import NO_ASKS
@@ -48,7 +56,8 @@ _WIPE = (
     f"UPDATE notes SET body = '{encode(REDACTED).decode()}' WHERE run_id = ?",
     _FORGET,
 )
-_ARTIFACTS = "SELECT count(*), coalesce(sum(size_bytes), 0) FROM artifacts WHERE run_id = ?"
+_ARTIFACTS = "SELECT count(*), coalesce(sum(size_bytes), 0) FROM artifacts WHERE"
+_FORGET_OF = "DELETE FROM turn_blocks WHERE context_id IN (SELECT context_id FROM runs WHERE"
 
 
 def remove_runs(
@@ -81,14 +90,15 @@ def remove_runs(
         keep = {**stays, **keep}
     gone, kept = choose_removal(run_ids, ended_before, conversation, family, keep)
     artifacts = size_bytes = 0
-    for run_id in gone:
-        count, size = connection.execute(_ARTIFACTS, (run_id,)).fetchone()
+    for some in in_pages(gone):
+        statement = f"{_ARTIFACTS} {among('run_id', some)}"
+        count, size = connection.execute(statement, some).fetchone()
         artifacts += count
         size_bytes += size
         if row is not None:
-            _remove(connection, run_id, effects=effects)
+            _remove(connection, some, effects=effects)
             if archived is None:
-                blank_rows(connection, run_id)
+                blank_rows(connection, some)
     if row is not None:
         drop_effects(connection, ended_before, effects=effects)
         if gone or effects:
@@ -122,7 +132,7 @@ def redact_runs(connection: WriteConnection, conversation: str, row: AuditRow) -
         redact_effects(connection, run_no)
         redact_submission(connection, run.run_id)
         forget_facts(StoredValues(connection), run.run_id)
-        blank_rows(connection, run.run_id)
+        blank_rows(connection, [run.run_id])
         connection.topics.add(of_run(run.run_id))
     add_row(connection, with_count(row, len(chosen)))
     kept = KeptTurns()
@@ -163,21 +173,38 @@ def _family(connection: Connection) -> RunFamily:
     return RunFamily(stored.read_summaries(connection, RunQuery()), forks=forks, at_work=at_work)
 
 
-def _remove(connection: WriteConnection, run_id: str, *, effects: bool) -> None:
-    run_no = stored.number_of(connection, run_id)
-    if run_no is not None:
-        note_removed(connection, run_no)
-        keep_effects(connection, run_no, effects=effects)
-        keys = keys_of(run_no)
-        connection.execute("DELETE FROM events WHERE id BETWEEN ? AND ?", keys)
-        keep_asks(connection, run_no, NO_ASKS)
-    connection.execute("DELETE FROM artifacts WHERE run_id = ?", (run_id,))
-    connection.execute(_FORGET, (run_id,))
-    connection.execute("DELETE FROM forks WHERE run_id = ?", (run_id,))
-    connection.execute("DELETE FROM wishes WHERE run_id = ?", (run_id,))
-    connection.execute("DELETE FROM notes WHERE run_id = ?", (run_id,))
-    StoredValues(connection).forget(*withdrawals_of(run_id))
-    StoredValues(connection).forget(*used_links_of(run_id))
-    StoredValues(connection).forget(*facts_of_run(run_id))
-    forget_submission(connection, run_id)
-    connection.execute("DELETE FROM runs WHERE run_id = ?", (run_id,))
+def _remove(connection: WriteConnection, run_ids: Sequence[str], *, effects: bool) -> None:
+    """Remove a page of runs: a statement for each takes a server most of the time."""
+    chosen = among("run_id", run_ids)
+    found = connection.execute(f"SELECT run_no FROM runs WHERE {chosen}", run_ids)
+    run_nos = [run_no for (run_no,) in found.fetchall()]
+    if len(run_nos) < len(run_ids):
+        # This raises the error for a damaged index.
+        run_nos = [stored.number_of(connection, run_id) or 0 for run_id in run_ids]
+    numbered = among("run_no", run_nos)
+    note_removed(connection, run_nos)
+    keep_effects(connection, run_nos, effects=effects)
+    ranges = [key for first, last in _spans(run_nos) for key in _keys_between(first, last)]
+    between = " OR ".join(["id BETWEEN ? AND ?"] * (len(ranges) // 2))
+    connection.execute(f"DELETE FROM events WHERE {between}", ranges)
+    connection.execute(f"DELETE FROM inbox WHERE {numbered}", run_nos)
+    connection.execute(f"{_FORGET_OF} {numbered})", run_nos)
+    for table in ("artifacts", "forks", "wishes", "notes"):
+        connection.execute(f"DELETE FROM {table} WHERE {chosen}", run_ids)
+    for named in (withdrawals_of, used_links_of, facts_of_run):
+        names = [named(run_id)[0] for run_id in run_ids]
+        connection.execute(f"DELETE FROM shared_values WHERE {among('name', names)}", names)
+    forget_submissions(connection, run_ids)
+    connection.execute(f"DELETE FROM runs WHERE {numbered}", run_nos)
+
+
+def _spans(numbers: Iterable[int]) -> Iterator[tuple[int, int]]:
+    """Return the first and the last of each series of consecutive numbers."""
+    for _, series in groupby(enumerate(sorted(numbers)), lambda one: one[1] - one[0]):
+        found = [number for _, number in series]
+        yield found[0], found[-1]
+
+
+def _keys_between(first: int, last: int) -> tuple[int, int]:
+    """Return the range of keys of the events of consecutive runs."""
+    return keys_of(first)[0], keys_of(last)[1]

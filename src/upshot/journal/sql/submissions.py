@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from msgspec.structs import replace
 
 from upshot.contract.base.json_values import clean_text
@@ -9,7 +11,7 @@ from upshot.contract.codec import decode, encode
 from upshot.contract.model_calls import Request
 from upshot.journal.event_codec import to_micros
 from upshot.journal.shared import KEY_LIFE, QUEUED, Submission, handed_over, redacted_submission
-from upshot.journal.sql.connection import NOW_US, Connection, WriteConnection
+from upshot.journal.sql.connection import NOW_US, Connection, WriteConnection, among
 from upshot.journal.watching import DUE, of_run
 from upshot.state.child_runs import CHAIN_OPTION, child_id
 from upshot.state.summary import listed_request, owner_of
@@ -22,7 +24,10 @@ _QUEUE = f"""INSERT INTO runs (run_id, agent_id, status, request, context_id, ow
     coalesce(?, {NOW_US}), 'submitted') ON CONFLICT DO NOTHING"""
 _STRIP = f"UPDATE submissions SET body = ?, until = {NOW_US} + {_KEY_LIFE_US} WHERE run_id = ?"
 _REDACT = "UPDATE submissions SET body = ? WHERE run_id = ?"
-_DROP = f"DELETE FROM submissions WHERE (run_id = ? AND key IS NULL) OR until < {NOW_US}"
+_KEYED = """SELECT CAST(body AS TEXT) FROM submissions
+    WHERE key IS NOT NULL AND until IS NULL AND"""
+_DROP = "DELETE FROM submissions WHERE key IS NULL AND"
+_DROP_PAST = f"DELETE FROM submissions WHERE until < {NOW_US}"
 _HANDING = """SELECT CAST(agent_id AS TEXT), CAST(parent_run_id AS TEXT), CAST(request AS TEXT),
     CAST(context_id AS TEXT) FROM runs WHERE run_no = ? AND is_chained"""
 # Held by the same process until it starts the run; the turn stays claimed with it.
@@ -92,10 +97,12 @@ def redact_submission(connection: WriteConnection, run_id: str) -> None:
         connection.execute(_REDACT, (encode(redacted_submission(found)).decode(), run_id))
 
 
-def forget_submission(connection: WriteConnection, run_id: str) -> None:
-    """Remove the submission of a removed run; its key stays known for a while."""
-    found = read_submission(connection, run_id)
-    if found is not None and found.key:
+def forget_submissions(connection: WriteConnection, run_ids: Sequence[str]) -> None:
+    """Remove the submissions of removed runs, at most a page; keys stay known for a while."""
+    chosen = among("run_id", run_ids)
+    for (body,) in connection.execute(f"{_KEYED} {chosen}", run_ids).fetchall():
+        found = decode(body, Submission)
         bare = replace(found, request=Request(""), options={}, marks={})
-        connection.execute(_STRIP, (encode(bare).decode(), run_id))
-    connection.execute(_DROP, (run_id,))
+        connection.execute(_STRIP, (encode(bare).decode(), found.run_id))
+    connection.execute(f"{_DROP} {chosen}", run_ids)
+    connection.execute(_DROP_PAST)
