@@ -46,8 +46,15 @@ def test_every_mutant_of_a_module_is_a_module() -> None:
 @pytest.mark.slow
 def test_a_change_is_noticed_and_a_green_test_is_not_red(tmp_path: Path) -> None:
     (tmp_path / "root/src").mkdir(parents=True)
-    (tmp_path / "root/test_it.py").write_text("import it\ndef test_it():\n    assert it.x == 5\n")
+    (tmp_path / "root/test_it.py").write_text(
+        "import it, pytest\n@pytest.mark.parametrize('x', [5], ids=['a case'])\n"
+        "def test_it(x):\n    assert it.x == x\n"
+    )
     copy = Copy(tmp_path, of=tmp_path / "root")
-    for source, red in ((b"x = 5", []), (b"x = 6", ["test_it.py::test_it"]), (b"x = 5", [])):
+    for source, red in (
+        (b"x = 5", []),
+        (b"x = 6", ["test_it.py::test_it[a case]"]),
+        (b"x = 5", []),
+    ):
         copy.write("src/it.py", source)
         assert copy.red(["test_it.py"]) == red
