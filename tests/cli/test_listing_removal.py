@@ -73,9 +73,9 @@ def test_an_old_run_with_an_unknown_effect_stays_unless_effects_go_too(command: 
 
 
 def test_what_a_fork_reads_stays_and_is_told(command: Command) -> None:
-    forked = {"forked_from": [{"run_id": "run-a", "seq": 1}]}
+    forked: Any = {"forked_from": [{"run_id": "run-a", "seq": 1}]}
     write(*ended("run-a"), *ended("run-b", parent="run-a"))
-    write(RunStarted(run_id="fork", seq=1, time=LONG_AGO, options=forked))  # type: ignore[arg-type]
+    write(RunStarted(run_id="fork", seq=1, time=LONG_AGO, options=forked))
     code, out, err = command("prune", "--older-than", "1", "--journal", "runs.db")
     assert (code, out) == (0, "removed 0 runs and 0 stored outputs (0 bytes)\n")
     assert "run-a stays: run fork, a fork, reads it" in err

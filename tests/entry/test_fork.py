@@ -102,15 +102,19 @@ async def test_what_waits_for_a_word_may_get_another_one(journal: Any) -> None:
     assert TOUCHED == ["x"]
 
 
-async def test_what_was_allowed_for_good_stays_allowed(journal: Any) -> None:
+async def test_what_was_allowed_for_good_is_asked_about_again(journal: Any) -> None:
     calls = [ToolCall(f"c{n}", "remove", {"what": str(n)}) for n in range(2)]
     first = agent(measured(None, calls[0]), measured(None, calls[1]), "Done.")
     await run(first, Request("?", run_id="r"), journal=journal)
     answers = [Approve("c0", always="tool")]
     await resume("r", first, journal=journal, answers=answers)
     at = kinds(await log_of(journal, "r")).index("tool_settled") + 1
-    result = await resume(await fork("r", at=at, journal=journal), first, journal=journal)
-    assert result.status is Status.COMPLETED
+    new = await fork("r", at=at, journal=journal)
+    result = await resume(new, first, journal=journal)
+    assert [one.id for one in result.pending] == ["c1"] and TOUCHED == ["0", "1"]
+    # Said again in the fork, it stands there.
+    yes = [Approve("c1", always="tool")]
+    assert (await resume(new, first, journal=journal, answers=yes)).success
     assert TOUCHED == ["0", "1", "1"]
 
 

@@ -452,9 +452,12 @@ async def fork(
     """Start a new run from a point of another one, which stays as it is.
 
     The new run has the events of the other up to *at*, copies of its artifacts under new ids, the
-    answers and approvals given by then, and the usage up to then. Continue it with ``resume``; what
+    answers to questions given by then, and the usage up to then. Continue it with ``resume``; what
     waits there for an answer can be answered differently. It shares child runs that had ended by
     then; others run again.
+
+    Approvals are for the other run: a call that the new run makes and that needs an approval is
+    asked about, even if a standing approval covered it there.
 
     Args:
         run_id: The run to fork.
@@ -462,14 +465,14 @@ async def fork(
         journal: The journal that has its log, and stores the log of the new run.
         conversation: The conversation that the new run is a turn of; "" for none.
         ask_writes: Whether every call that may write needs an approval in the new run, since it may
-            repeat what the other run did; standing approvals of the other run do not count.
+            repeat what the other run did.
 
     Returns:
         The id of the new run.
 
     Raises:
-        Misuse: There is no such run or event, or the run has ended there; with *ask_writes*, a
-            call was approved by then and had not started.
+        Misuse: There is no such run or event, the run has ended there, or a call was approved by
+            then and had not started.
         JournalError: The journal cannot be opened, read or written.
     """
     from upshot.entry.resume import fork_run

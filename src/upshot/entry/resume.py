@@ -407,7 +407,7 @@ def _write_fork(whole: str, part: str, new: _Fork) -> dict[str, Withdrawal]:
     renamed = [replace(one, id=names[one.id.encode()].decode(), run_id=new.run_id) for one in kept]
     bodies = [_replace_ids(body, names) for body in bodies]
     write_lines(part, ExportedRun(new.run_id, len(bodies), bodies, len(renamed), renamed))
-    return approved.active_keys(at) if new.ask_writes else {}
+    return approved.active_keys(at)
 
 
 class _Approved:
