@@ -79,7 +79,10 @@ async def test_what_is_operated_has_its_row_before_it_is_done() -> None:
         ):
             status, said = await sam.post(f"/api/runs/{run_id}/{path}", body)
             assert status in (200, 201), said
-        # What is refused has none.
+        # What is refused has none, nor has what an ended run is asked for.
+        for act in ("cancel", "interrupt"):
+            status, said = await sam.post(f"/api/runs/{run_id}/{act}")
+            assert status == 400 and f"has ended: there is nothing to {act}" in str(said)
         assert (await client.by("vic").post(f"/api/runs/{run_id}/cancel"))[0] == 403
         assert (await sam.get(f"/api/runs/{run_id}/export"))[0] == 200
         found = await acts(client, "?user=sam&kind=operated")

@@ -363,12 +363,14 @@ class _Console:
 
     async def interrupt(self, request: Request, user: User) -> object:
         given = decode(await request.body() or b"{}", _Stop)
-        run = await self._run_of(request, user, "operate", "interrupt")
+        why = "there is nothing to interrupt"
+        run = await self._run_of(request, user, "operate", "interrupt", unless_ended=why)
         await run.interrupt(detail=given.detail or f"by {user.id}")
         return {}
 
     async def cancel(self, request: Request, user: User) -> object:
-        run = await self._run_of(request, user, "operate", "cancel")
+        why = "there is nothing to cancel"
+        run = await self._run_of(request, user, "operate", "cancel", unless_ended=why)
         await run.cancel()
         return {}
 
@@ -381,8 +383,11 @@ class _Console:
         """Do the same with several runs; the reply has the outcome of each."""
         return await act_on_runs(self._site, user, decode(await request.body(), Bulk))
 
-    async def _run_of(self, request: Request, user: User, need: Need, act: str) -> RunHandle:
-        return await self._site.run_of(user, request.path_params["run"], need, act=act)
+    async def _run_of(
+        self, request: Request, user: User, need: Need, act: str, *, unless_ended: str = ""
+    ) -> RunHandle:
+        run_id: str = request.path_params["run"]
+        return await self._site.run_of(user, run_id, need, act=act, unless_ended=unless_ended)
 
     async def fork(self, request: Request, user: User) -> object:
         """Return what a fork would repeat, or make the fork, which workers then run."""
