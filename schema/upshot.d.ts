@@ -1100,7 +1100,7 @@ export interface CheckpointSaved {
   payload?: Json;
 }
 
-/** A run whose calls count for a result, though their records are in its own result. */
+/** A run whose calls count in this result; their records are in its own result. */
 export interface ChildRun {
   /**
    * The run.

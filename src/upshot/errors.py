@@ -57,7 +57,7 @@ class _Ref(Protocol):
 
 
 class EffectError(UpshotError):
-    """A function of a ``Ledger`` was not called, because of its effect.
+    """A ``Ledger`` did not call a function, because of the state of its effect.
 
     Attributes:
         effect_id: The id of the effect in the ledger, "" if unknown.

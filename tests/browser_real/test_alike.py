@@ -115,7 +115,9 @@ async def test_each_call_that_was_not_approved_says_why(desk: Any, page_of: Any)
     await page.get_by_role("button", name="Approve 8 calls").focus()
     await page.keyboard.press("Enter")
     await expect(page.locator(".bulk")).to_contain_text("7 calls approved, 1 not: each says why.")
-    await expect(page.locator(".alike.lost .result")).to_contain_text("Not taken: ben answered it")
+    await expect(page.locator(".alike.lost .result")).to_contain_text(
+        "Not accepted: ben answered it"
+    )
 
 
 async def test_a_user_who_may_not_answer_compares_nothing(desk: Any, page_of: Any) -> None:
@@ -211,5 +213,5 @@ async def test_a_link_is_answered_without_a_sign_in(
         await (await payments.app.run(run)).result(60)
         assert payments.paid == ["A-0"]
         await page.goto(client.url + path)
-        await expect(page.locator("h1")).to_have_text("It does not wait any more")
+        await expect(page.locator("h1")).to_have_text("It no longer waits")
         assert page.faults == []

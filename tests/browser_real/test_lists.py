@@ -138,11 +138,11 @@ async def test_two_people_answer_at_once_and_the_second_is_told_who_was_first(
     await first.get_by_role("button", name="Approve this one").first.click()
     await first.locator(".ask .result b").wait_for()
     await second.get_by_role("button", name="Deny this one").first.click()
-    await second.get_by_label("Reason, which the model is given").fill("Not today")
+    await second.get_by_label("Reason, for the model").fill("Not today")
     await second.get_by_role("button", name="Deny", exact=True).click()
     told = second.locator(".ask.lost .result")
     await told.wait_for()
-    assert re.search(r"sam was first and approved it.*was not taken", await told.inner_text())
+    assert re.search(r"sam was first and approved it.*was not accepted", await told.inner_text())
 
 
 async def test_an_edit_is_shown_as_a_diff_and_logged_as_the_persons(
@@ -194,7 +194,7 @@ async def test_an_item_says_what_was_decided_like_it_and_can_be_taken(
     app, client = shop
     page = await page_of(client.url + "/inbox?tool=refund&agent=clerk", "sam")
     ask = page.locator(".ask").first
-    await ask.get_by_text("What was decided like it before").click()
+    await ask.get_by_text("Earlier decisions like it").click()
     await ask.locator(".before li").first.wait_for()
     said = await ask.locator(".before").inner_text()
     assert "approved" in said or "denied" in said or "Nothing" in said

@@ -107,7 +107,7 @@ async def test_answering_many_at_once_loses_no_line(shop: Any, page_of: Any) -> 
     while await app.inbox(tool="refund", limit=None):
         await page.locator("main").wait_for()
     assert await page.evaluate("lines") == ["open"]
-    assert "Line lost" not in await page.text_content("body")
+    assert "Connection lost" not in await page.text_content("body")
 
 
 async def test_an_item_says_whose_run_it_is_and_the_page_how_many_wait(
@@ -207,7 +207,7 @@ async def test_a_session_that_ended_is_told_once(shop: Any, page_of: Any) -> Non
     await page.set_extra_http_headers({"authorization": "nobody"})
     # The page is looked at again, and its stream goes on by a new request, which is refused.
     await page.evaluate(HIDE)
-    await page.get_by_role("heading", name="Nobody is signed in").wait_for()
+    await page.get_by_role("heading", name="You are not signed in").wait_for()
     await expect(page.locator("#line")).to_be_hidden()
 
 

@@ -117,7 +117,7 @@ async def opened(folder: Path) -> AsyncGenerator[World]:
 
 async def sign_in(page: Any, name: str) -> None:
     """From the page without a user through the provider, and back."""
-    await expect(page.get_by_role("heading", name="Nobody is signed in")).to_be_visible()
+    await expect(page.get_by_role("heading", name="You are not signed in")).to_be_visible()
     await page.get_by_role("link", name="Sign in").click()
     await pass_provider(page, name)
 
@@ -145,7 +145,7 @@ async def test_people_sign_in_with_their_roles_and_out_again(tmp_path: Path, pag
         await page.get_by_role("button", name="Sign out").click()
         # The provider asks, and sends the browser back.
         await page.locator("button[value=yes]").click()
-        await expect(page.get_by_role("heading", name="Nobody is signed in")).to_be_visible()
+        await expect(page.get_by_role("heading", name="You are not signed in")).to_be_visible()
         # The provider is signed out too: it asks for the name again.
         await page.get_by_role("link", name="Sign in").click()
         await pass_provider(page, "cid")
@@ -180,12 +180,12 @@ async def test_an_operator_ends_a_session_whose_page_is_open(tmp_path: Path, pag
         await ann.get_by_role("dialog").get_by_role("button", name="End it").press("Enter")
         await expect(lines).to_have_count(1)
         # His page, at another server, says so by itself.
-        await expect(ben.get_by_role("heading", name="Nobody is signed in")).to_be_visible()
+        await expect(ben.get_by_role("heading", name="You are not signed in")).to_be_visible()
         # Signing out at the provider ends hers without her browser: by its back channel.
         other = await ann.context.new_page()
         await other.goto(f"http://127.0.0.1:{world.provider_port}/session/end")
         await other.locator("button[value=yes]").click()
-        await expect(ann.get_by_role("heading", name="Nobody is signed in")).to_be_visible()
+        await expect(ann.get_by_role("heading", name="You are not signed in")).to_be_visible()
 
 
 async def test_a_session_outlives_a_kill_and_a_new_key_and_serves_two_servers(

@@ -146,7 +146,7 @@ async def test_the_form_answers_once_as_the_user_of_the_link(tmp_path: Path) -> 
         for user in USERS:
             for fields in ({"answer": "approve"}, {"answer": "deny"}):
                 status, text = await send(client, sent.link(user), **fields)
-                assert (status, "It does not wait any more" in text) == (410, True)
+                assert (status, "It no longer waits" in text) == (410, True)
         assert sent.paid == [5]
         (row, *_) = (await needs_audit(await sent.app.open()).audit(kind="answered")).rows
         assert (row.user, row.door, row.action) == ("ann", "answer_link", "approve")

@@ -174,7 +174,7 @@ def _add_waits(findings: Findings, events: list[object]) -> None:
 
 
 def usage_of(usage: object) -> Usage:
-    """Read the usage of one reply, whose output excludes reasoning if its total says so."""
+    """Read the usage of one reply; its total shows whether its output excludes reasoning."""
     found = find_usage(
         usage,
         calls=1,

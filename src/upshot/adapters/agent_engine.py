@@ -1,4 +1,4 @@
-"""What engines share whose agent is called again from its top when the run is resumed.
+"""Shared by engines whose agent is called again from its top when the run is resumed.
 
 The agent works as usual: its own instructions, tools and output. Its model is wrapped by one that
 asks through the run, and each of its tools by one that calls through the run. When the run is
@@ -139,7 +139,7 @@ class AgentWork:
         raise NotImplementedError
 
     def may_recover(self, error: Exception) -> bool:
-        """Whether the library gets the *error* of a model call, which it may do something about."""
+        """Whether the library gets the *error* of a model call, because it may recover from it."""
         return True
 
     def close(self, output: object) -> object:
@@ -246,7 +246,7 @@ class AgentWork:
         return self.to_unmade(outcome)
 
     def to_unmade(self, outcome: ToolOutcome | None) -> Any:
-        """Return what the library reads of a call that was not made; None waits for an approval."""
+        """Return what the library reads of a call that was not made; None if it awaits approval."""
         return _WAITS if outcome is None else self._run.tools.content_of(outcome)
 
     async def call_ours(self, call: ToolCall) -> str:
@@ -345,7 +345,7 @@ def to_request(messages: Sequence[Message], tools: tuple[ToolSpec, ...]) -> Mode
 
 
 def to_schema(value: object) -> JsonObject:
-    """Return *value* as a JSON Schema; anything that is no object is an empty one."""
+    """Return *value* as a JSON Schema; an empty one for anything but an object."""
     form = as_json(value)
     return form if isinstance(form, dict) else {}
 

@@ -160,7 +160,7 @@ class Findings:
         self.outcomes.append(outcome)
 
     def fail(self, text: str, *, code: ErrorCode | None = None, type: str = "") -> None:
-        """Say that the run failed, of which only *text* is known.
+        """Report that the run failed; only *text* is known about the failure.
 
         Args:
             text: What went wrong.

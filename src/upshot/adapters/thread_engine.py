@@ -1,4 +1,4 @@
-"""What engines share whose library works in threads, and names no call ids to its tools.
+"""Shared by engines whose library works in threads and gives its tools no call ids.
 
 The agent runs in a thread of its own. Where it calls its model or a tool, that thread waits for the
 loop of the run, and runs what the loop hands to it: the native call. So no thread of a pool waits

@@ -271,7 +271,7 @@ def _lease_left(holder: LeaseHolder) -> str:
 
 
 def start_log(terminal: Terminal, *, as_json: bool) -> None:
-    """Log to standard error as JSON if that is asked for, what a terminal is told included.
+    """Log to standard error as JSON if requested, including what a terminal would show.
 
     Raises:
         Misuse: ``UPSHOT_LOG`` is neither "json" nor "text".

@@ -136,7 +136,7 @@ def chat(*, markdown: bool, progress: Any, **options: Any) -> int:
 @PROGRESS
 @shows_run
 def resume(*, answer: tuple[tuple[str, str], ...], continue_stopped: bool, **options: Any) -> int:
-    """Continue RUN, whose process died or which waits; finished calls are not repeated.
+    """Continue a RUN that waits or whose process died; finished calls are not repeated.
 
     RUN is an id, the start of one, or last. The run keeps its agent and model unless you name
     others. If it has ended, its result is printed; with --continue-stopped, an interrupted or
@@ -173,7 +173,7 @@ def stop(**options: Any) -> int:
 @JOURNAL
 @JSON
 def send_signal(**options: Any) -> int:
-    """Send the signal NAME to RUN, with a JSON value; a text that is no JSON is sent as it is.
+    """Send the signal NAME to RUN, with a JSON value; a value that is not JSON is sent as text.
 
     RUN is an id, the start of one, or last. The signal is kept until the run waits for it.
     """
@@ -200,7 +200,7 @@ def submit(**options: Any) -> int:
 
 
 def notifies(command: F) -> F:
-    """Add the options of a command that sends what waits for people to an address."""
+    """Add the options of a command that notifies an address of items that wait for people."""
     url = text("--notify-url", "URL", "Send inbox items there, signed with UPSHOT_NOTIFY_KEY.")
     console = text("--console-url", "URL", "The address of the console for people.")
     return url(console(command))
@@ -309,7 +309,7 @@ def mcp(**options: Any) -> int:
 )
 @reports_status
 def gateway(**options: Any) -> int:
-    """Stand between MCP clients and the MCP servers that FILE names.
+    """Run a gateway between MCP clients and the MCP servers that FILE names.
 
     Calls of tools go through approvals, conditions and effects that are made once, as FILE says;
     everything else passes through. An MCP client starts it, or reaches it over HTTP.
@@ -541,7 +541,7 @@ def export(**options: Any) -> int:
 
 @upshot.group(cls=Group, short_help="Try agents on past runs, without any effect.")
 def lab() -> None:
-    """Try agents on what has happened: models are asked, tools answer from the record."""
+    """Try agents on past runs: models are asked, tools answer from the record."""
 
 
 _LAB_SECRETS = text("--secrets", "FILE", "Texts to mask, one a line.", type=PATH)
@@ -740,7 +740,7 @@ def archive(**options: Any) -> int:
 @text("--by", "NAME", "Who asks for it; the log keeps the name.")
 @JSON
 def redact(**options: Any) -> int:
-    """Remove permanently from a log all that was said in a conversation.
+    """Permanently remove from a log everything that was said in a conversation.
 
     What it cost and did, and who approved what and when, stays. Its runs must have ended.
     """

@@ -1,4 +1,4 @@
-"""Checks and draws machine files; prints the schema; lays out a new desk."""
+"""Checks and draws machine files; prints the schema; writes a new desk."""
 
 from __future__ import annotations
 

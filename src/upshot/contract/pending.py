@@ -432,7 +432,7 @@ def check_approver(answer: AnyAnswer, question: PendingApproval) -> None:
 
 
 def user_key(name: str) -> str:
-    """Return what two names of users share if they look alike, so that one person counts once.
+    """Return the key that names of users share if they look alike, so that each user counts once.
 
     Case, width, spaces and characters without a shape make no difference; "" for a name without
     any other character.

@@ -76,7 +76,7 @@ ArgumentWord: TypeAlias = Argument | Word
 
 
 def target(*, format: Format = "") -> Argument:
-    """Declare an argument that chooses what the call acts on; an undeclared argument is one.
+    """Declare an argument that chooses what the call acts on, as every undeclared one does.
 
     Args:
         format: "email", "url" or "account" to compare it as such, "" for any text.

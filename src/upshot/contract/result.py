@@ -179,7 +179,7 @@ class RunEffect(Value, frozen=True, kw_only=True, gc=False):
 
 
 class ChildRun(Value, frozen=True, kw_only=True, gc=False):
-    """A run whose calls count for a result, though their records are in its own result.
+    """A run whose calls count in this result; their records are in its own result.
 
     Attributes:
         run_id: The run.

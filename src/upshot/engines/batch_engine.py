@@ -1,4 +1,4 @@
-"""BatchEngine: a loop whose model calls are batches, between which the run is parked."""
+"""BatchEngine: a loop whose model calls are batches; the run is parked during each."""
 
 from __future__ import annotations
 

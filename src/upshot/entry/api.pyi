@@ -388,9 +388,9 @@ async def answer(
             was shown, as the ``approve()``, ``deny()`` and ``edit()`` of an item of ``pending``
             return it.
         journal: The journal that has its log.
-        secrets: The secrets of the run. With them its journal has a mark for each secret in the
-            answers, and the audit ``***``. Without them the audit has ``***`` for all that was
-            typed, and the journal has the answers as they are.
+        secrets: The secrets of the run. They are masked in the answers: by marks in the journal,
+            by ``***`` in the audit. Without them the journal stores the answers unchanged, and
+            the audit has ``***`` for everything that was typed.
 
     Returns:
         For each answer, whether it was accepted or came too late, and if so the earlier answer.

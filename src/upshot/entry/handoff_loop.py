@@ -610,7 +610,7 @@ async def resume_any(
     continue_stopped: bool = False,
     on_live: OnLive | None = None,
 ) -> AgentResult[Any]:
-    """Resume a run and the relay that it may belong to; *on_live* is called with each run."""
+    """Resume a run, and its relay if it is in one; *on_live* is called with each run."""
     check_run_id(run_id)
     check_options(options, also=RESUME_NAMES)
     async with open_journal(journal, create=False) as opened:

@@ -163,7 +163,7 @@ def _is_open(record: ToolRecord) -> bool:
 
 
 async def read_children(past: RunState, journal: Journal) -> None:
-    """Find what child runs used that had not ended when the log was written."""
+    """Find the usage of child runs that had not ended when the log was written."""
     origins = set[str]() if past.started is None else set(origins_of(past.started.options))
     for run_id, spent in past.children.items():
         # If it has ended, the parent's log has its usage, and its own need not be read.
@@ -292,7 +292,7 @@ async def check_checkpoint(checkpoint: Checkpoint | None, engine: Engine, agent_
 
 
 def check_unlogged(past: RunState, plan: Plan) -> None:
-    """Check that a resumed run gets what it was first given and no log can hold.
+    """Check that a resumed run is given again the options that a log cannot store.
 
     Raises:
         Misuse: It is missing or differs: its tools would get something else, or be called without a

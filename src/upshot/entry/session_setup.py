@@ -377,7 +377,7 @@ async def end_canceled(run_id: str, journal: Journal) -> AgentResult[Json]:
 def begin_to_end(
     new: Submission, journal: Journal, engine: Engine
 ) -> AbstractAsyncContextManager[LiveRun[Any]]:
-    """Start a submitted run only so that *engine* ends it; it is no turn of its conversation."""
+    """Start a submitted run only to let *engine* end it; it is not a turn of its conversation."""
     # Its secrets are not known here.
     hide = masking_reader((), RunStarted(run_id=new.run_id, seq=1, options=new.marks))
     request = replace(new.request if hide is None else hide(new.request), run_id=new.run_id)

@@ -499,7 +499,7 @@ class App:
         return Secrets(self._secrets).mask(found)
 
     async def redact(self, *, conversation: str, by: str) -> Sequence[str]:
-        """Remove permanently from the journal all that was said in a conversation.
+        """Permanently remove from the journal everything that was said in a conversation.
 
         What it cost and did, and who approved what and when, stays; see
         ``SharedJournal.redact``.

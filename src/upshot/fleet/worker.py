@@ -262,7 +262,7 @@ class Worker:
         return False
 
     def start_work(self, due: DueRun) -> asyncio.Task[bool]:
-        """Work on a run unless it is at work here; False: another session has it, or not now."""
+        """Return the task that works on a run; its result is False if it cannot work on it now."""
         if (task := self._tasks.get(due.run_id)) is None:
             task = asyncio.create_task(self._work_on(due))
             self._tasks[due.run_id], self._claimed[due.run_id] = task, due
@@ -270,7 +270,7 @@ class Worker:
         return task
 
     def at_work(self, run_id: str) -> asyncio.Task[bool] | None:
-        """Return the task of ``take`` for a run that is at work here."""
+        """Return the task that works on a run here; None if there is none."""
         return self._tasks.get(run_id)
 
     def is_put_off(self, run_id: str) -> bool:

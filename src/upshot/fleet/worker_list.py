@@ -123,7 +123,7 @@ class Registration:
         self._is_draining = False
 
     async def keep(self, journal: Journal, on_drain: Callable[[], None]) -> None:
-        """Say again and again that the worker is there, and call *on_drain* if asked to drain it.
+        """Renew the entry regularly, and call *on_drain* when the worker is asked to drain.
 
         It ends only when it is cancelled.
         """

@@ -1,4 +1,4 @@
-"""The calls of one session: through a Toolbox, and where a person is asked through a run."""
+"""The calls of one session: through a Toolbox, or through a run if a person is asked."""
 
 from __future__ import annotations
 

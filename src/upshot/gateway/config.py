@@ -1,4 +1,4 @@
-"""The file of a gateway: which servers it stands before, and what holds for their tools."""
+"""The file of a gateway: its servers, and the rules for their tools."""
 
 from __future__ import annotations
 

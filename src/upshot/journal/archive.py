@@ -124,7 +124,7 @@ class ArchiveFiles:
             return ""
 
     def store(self, source: str, path: str) -> None:
-        """Store a local file; it is not there before it is complete."""
+        """Store a local file; readers never see an incomplete one."""
         self._files.makedirs(self._folder, exist_ok=True)
         with (
             self._files.transaction,

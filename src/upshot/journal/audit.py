@@ -535,7 +535,7 @@ def with_count(row: AuditRow, count: int) -> AuditRow:
 
 
 def detail_of_ending(session: WebSession, row: AuditRow) -> str:
-    """Return the detail of the row *row* that ends a session: whose it was, if another user's."""
+    """Return the detail for the *row* of an ended session: its user, if another user ended it."""
     return row.detail if session.user == row.user else f"of {session.user}"
 
 

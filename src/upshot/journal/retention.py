@@ -47,7 +47,7 @@ class RetentionRule(Value, frozen=True, kw_only=True, forbid_unknown_fields=True
     note: str = ""
 
     def check(self) -> None:
-        """Raise Misuse if a field has no such value."""
+        """Raise Misuse if a field has an invalid value."""
         days = self.days
         if isinstance(days, str) and days != _FOREVER:
             raise Misuse(f"days is {days!r}: give a number, or {_FOREVER!r}")
@@ -62,7 +62,7 @@ class RetentionRule(Value, frozen=True, kw_only=True, forbid_unknown_fields=True
         return None if isinstance(self.days, str) else timedelta(days=self.days)
 
     def fits(self, run: RunSummary) -> bool:
-        """Whether it may be for a run; its notes are left out of account."""
+        """Whether it fits a run, apart from the run's notes."""
         return (
             (not self.agent or fnmatchcase(run.agent_id, self.agent))
             and self.status in ("", run.status)
@@ -134,7 +134,7 @@ def _check_texts(table: object) -> None:
 
 
 async def plan_retention(journal: Journal, retention: Retention, now: datetime) -> RetentionPlan:
-    """Decide which runs go; ``remove_runs(ended_before=, keep=)`` removes them.
+    """Decide which runs to remove; ``remove_runs(ended_before=, keep=)`` removes them.
 
     Raises:
         Misuse: The journal cannot be shared by processes.

@@ -435,7 +435,7 @@ class ModelLimits(Value, frozen=True, kw_only=True):
 
 
 class RunFigures(Value, frozen=True, kw_only=True):
-    """How the runs ended that started in a period, and in the one before of the same length.
+    """Counts of the runs that started in a period, and in the same length of time before it.
 
     Attributes:
         parts: The runs of each part of the period, of all agents and whatever their errors.

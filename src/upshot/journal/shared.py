@@ -78,7 +78,7 @@ class PlacedAnswer(Value, frozen=True, kw_only=True):
 
     @property
     def row(self) -> str:
-        """The name that it is stored under: one for a question, and one for each such approval."""
+        """The name that it is stored under: one per question, or per user if several approve."""
         return f"{self.item} {self.part}" if self.part else self.item
 
 

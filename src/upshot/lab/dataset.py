@@ -91,7 +91,7 @@ class RecordedSignal(Value, frozen=True, kw_only=True):
 
 
 class Case(Value, frozen=True, kw_only=True):
-    """A request, what it was given, and what happened then.
+    """A past request: what it was given, and what happened.
 
     Attributes:
         id: Unique in its dataset.

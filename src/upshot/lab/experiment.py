@@ -80,7 +80,7 @@ Progress: TypeAlias = Callable[[int, int, Row], None]
 
 @dataclass(frozen=True)
 class Variant:
-    """An agent to try, with other rules on tools than the recorded runs had.
+    """An agent to try, with its own rules on tools if they differ from the recorded runs'.
 
     Attributes:
         agent: The agent.

@@ -188,7 +188,7 @@ def is_made_by(package: str, name: str, value: object) -> bool:
 
 
 def missing_writes(case: Case, calls: Iterable[RecordedCall]) -> list[RecordedCall]:
-    """Return the writes of a case that are not among *calls*, equal ones as often as they lack."""
+    """Return the writes of a case that *calls* lack, equal ones as often as they are missing."""
     made = Counter(one.key for one in calls if one.effect is not Effect.NONE)
     missing: list[RecordedCall] = []
     for one in case.writes:

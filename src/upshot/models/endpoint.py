@@ -204,7 +204,7 @@ class Endpoint:
         return {**self._headers, name: f"Bearer {key}" if name == "authorization" else key}
 
     def signed(self, url: str, headers: dict[str, str], body: bytes) -> dict[str, str]:
-        """Return the *headers* of a request with its signature, if its cloud wants one."""
+        """Return the *headers* of a request, signed if its cloud requires a signature."""
         if self._cloud is None or self.provider.key_header in headers:
             return headers
         region = self._region or self._known_places().get("region", "")

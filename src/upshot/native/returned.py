@@ -341,7 +341,7 @@ def _read_limits(limits: Mapping[str, object], form: dict[str, object]) -> RateL
 
 
 def to_state(info: RateLimitInfo) -> RateLimitState:
-    """Return the state that *info* describes, from its headers, or from its figures without any."""
+    """Return the state that *info* describes: from its headers, or without headers its figures."""
     if info.raw_headers:
         return build_rate_limit_state(info.raw_headers, info.retry_after)
     figures = (

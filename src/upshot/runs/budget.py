@@ -34,7 +34,7 @@ _LOCK = Lock()
 
 
 class Elsewhere(NamedTuple):
-    """What other runs used of a budget that is of all of them.
+    """What other runs used of a shared budget.
 
     Attributes:
         tokens: The tokens that are known of.
@@ -239,7 +239,7 @@ class RunBudget:
         return self.spent_by_children()
 
     def spent_by_children(self) -> AgentError | None:
-        """Return the same for a call of a child run, which has its own limit on turns."""
+        """Do the same as ``spent`` for a call of a child run, which has its own limit on turns."""
         if self.deadline is not None and self._clock.monotonic() >= self.deadline:
             return _deadline_error(self.allowed)
         if self.working is not None and self.working.left_s() <= 0:

@@ -171,7 +171,7 @@ runs call no observers and no committers either."""
 
 
 class ChildKeys:
-    """Makes keys for the child runs of one attempt: from agent, request and how often both came.
+    """Makes keys for the child runs of one attempt: from agent, request and a count of equals.
 
     An engine that runs again from the top makes the same requests, though not always in order:
     work that runs in parallel is ordered differently each time.

@@ -82,7 +82,7 @@ class _AnswerPage:
         except LinkRefused as error:
             return _refusal(request, error)
         if item is None:
-            return _page(request, "It does not wait any more", _over(), status=_GONE)
+            return _page(request, "It no longer waits", _over(), status=_GONE)
         if isinstance(item.pending, PendingApproval) and item.pending.approval_of(claim.user):
             text = "<p>You have approved this call; another user must approve it, too.</p>"
             return _page(request, "You have approved it", text + _facts(item, claim), status=_GONE)
@@ -94,7 +94,7 @@ class _AnswerPage:
             claim, item = await self._open(request)
             given = _Fields(await request.body())
             if item is None:
-                return _page(request, "It does not wait any more", _over(), status=_GONE)
+                return _page(request, "It no longer waits", _over(), status=_GONE)
             answer = _answer_of(item, given, claim.user)
             address = request.client.host if request.client else ""
             with acting(Actor(user=claim.user, door="answer_link", address=address)):
@@ -177,7 +177,7 @@ def _lines(item: InboxItem, claim: LinkClaim) -> Iterator[str]:
     if isinstance(pending, PendingApproval):
         if pending.doubts:
             shown = "".join(f"<li>{_text(encode(one).decode())}</li>" for one in pending.doubts)
-            yield f"<p><b>What may come from a stranger:</b></p><ul>{shown}</ul>"
+            yield f"<p><b>What a stranger may have chosen:</b></p><ul>{shown}</ul>"
         if pending.edited_by:
             yield f"<p><b>{_text(pending.edited_by)}</b> changed the arguments.</p>"
         if pending.approvals > 1:
@@ -234,8 +234,8 @@ def _over() -> str:
 
 def _receipt(request: Request, receipt: Taken | Outdated) -> Response:
     if isinstance(receipt, Outdated):
-        text = f"<p>Your answer was not taken: {_text(receipt.reason)}.</p>"
-        return _page(request, "Not taken", text, status=_USED)
+        text = f"<p>Your answer was not accepted: {_text(receipt.reason)}.</p>"
+        return _page(request, "Not accepted", text, status=_USED)
     more = receipt.missing
     users = "user" if more == 1 else "users"
     text = f"<p>{more} more {users} must approve it.</p>" if more else "<p>You may close this.</p>"

@@ -37,7 +37,7 @@ class Bulk(msgspec.Struct, forbid_unknown_fields=True):
 
 
 async def act_on_runs(site: Site, user: User, given: Bulk) -> replies.BulkDone:
-    """Do the same with several runs, in order; one that fails does not keep the others from it.
+    """Do the same with several runs, in order; a failure does not stop the rest.
 
     Raises:
         Misuse: A note or a dataset needs a name.

@@ -236,7 +236,7 @@ class UserChanges:
 
 
 class StreamGuard:
-    """ASGI middleware that ends a stream once its user is signed out, or may do less or more.
+    """ASGI middleware that ends a stream when its user signs out or gets other permissions.
 
     The client connects again, and is then refused or shown what it may see now.
 

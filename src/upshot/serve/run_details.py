@@ -1,4 +1,4 @@
-"""What the page of one run reads on demand: why it ended so, down to a child run, what a model was
+"""What the page of one run reads on demand: why it ended, down to a child run, what a model was
 sent, media, copies of the run, and how it differs from another run.
 """
 
@@ -72,7 +72,7 @@ class RunDetails:
         ]
 
     async def causes(self, request: Request, user: User) -> object:
-        """Return why a run ended so, then why the child run did that it failed by, and so on."""
+        """Return why a run ended as it did, then why the child run that caused it, and so on."""
         run = await self._site.run_of(user, request.path_params["run"])
         found: list[replies.CauseLine] = []
         next_run: RunHandle | None = run

@@ -89,9 +89,7 @@ async def has_text(run_id: str, wanted: str, journal: Journal) -> bool:
 
 
 def normal(text: str) -> str:
-    """Return *text* in a form in which equal words are equal, whatever their case and accents are
-    made of.
-    """
+    """Return *text* normalised, so that case and the encoding of accents do not matter."""
     return text.lower() if text.isascii() else unicodedata.normalize("NFKC", text).casefold()
 
 

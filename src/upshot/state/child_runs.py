@@ -68,7 +68,7 @@ def child_id(parent_run_id: str, key: str) -> str:
 
 
 def origins_of(options: JsonObject) -> list[str]:
-    """Return the runs that a run was forked from, oldest first, from the options of its start."""
+    """Return the runs that a run was forked from, oldest first; the options of its start say so."""
     found = options.get(FORKED_FROM)
     items = found if isinstance(found, list) else []
     return [str(item["run_id"]) for item in items if isinstance(item, dict) and "run_id" in item]

@@ -1,4 +1,4 @@
-"""What a run did outside, and its child runs: read from its state and theirs."""
+"""What a run and its child runs did outside, read from their states."""
 
 from __future__ import annotations
 

@@ -101,7 +101,7 @@ def turn_of(options: JsonObject) -> Turn | None:
 
 
 def note_on_calls(calls: Sequence[EarlierCall]) -> Message | None:
-    """Return the message that tells a turn about *calls*, None for none."""
+    """Return the message about *calls* for the next turn; None without calls."""
     if not calls:
         return None
     listed = ", ".join(

@@ -209,7 +209,7 @@ class EngineContract(Suite[Engine]):
     _role: Role = Role("an engine", ("execute",))
 
     async def test_it_answers(self) -> None:
-        """It returns a board, a value, or None for the board that it was given."""
+        """It returns a board, a value, or None, which means the board that it was given."""
         result = (await self._play()).result
         assert result.status is Status.COMPLETED, ending(result)
         if result.output is None and not result.content:

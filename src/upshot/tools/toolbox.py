@@ -643,7 +643,7 @@ class Toolbox:
         *,
         turn: int = 0,
     ) -> list[ToolOutcome]:
-        """Run the calls of a reply at which an earlier process ended.
+        """Run the calls of a reply that an earlier process did not finish.
 
         If a call that only reads or is idempotent had started, it runs again with its old
         idempotency key, and the user's answer about it still counts. Any other that had started

@@ -217,7 +217,7 @@ def read_results(lines: bytes, key: str) -> BatchResult | None:
 
 
 def read_word(document: JsonObject, field: str) -> str:
-    """Return what a provider says of a batch, in lower case and without a prefix."""
+    """Return the provider's status of a batch, in lower case and without a prefix."""
     word = as_text(document.get(field)).lower()
     for prefix in _PREFIXES:
         word = word.removeprefix(prefix)
@@ -225,7 +225,7 @@ def read_word(document: JsonObject, field: str) -> str:
 
 
 def has_ended(word: str) -> bool:
-    """Whether a batch of which ``read_word`` says this has ended."""
+    """Whether a batch has ended, by its status from ``read_word``."""
     return word in _ENDED
 
 

@@ -57,7 +57,7 @@ def to_media_part(
 
 
 def to_sound(data: bytes, ident: str) -> Audio:
-    """Return a sound of a type that the provider does not say.
+    """Return a sound whose type the provider does not name.
 
     Args:
         data: The bytes.

@@ -394,7 +394,7 @@ class CerebrasRateLimits:
         return None
 
     def get_suggested_wait_seconds(self) -> int | None:
-        """Return seconds until that bucket is full again; None if none is empty.
+        """Return seconds until the longest empty bucket is full; None if none is empty.
 
         If the reply does not say, that is the bucket's whole length.
         """
@@ -437,7 +437,7 @@ class AnthropicRateLimits:
     output_tokens_reset: datetime | None = None
 
     def is_limited(self) -> bool:
-        """Whether any of the four is exhausted."""
+        """Whether any of the four limits is exhausted."""
         return 0 in (
             self.requests_remaining,
             self.tokens_remaining,

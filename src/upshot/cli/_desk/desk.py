@@ -25,7 +25,7 @@ def order(order_id: str) -> str:
 
 
 def was_paid(unknown: upshot.UnknownEffect) -> bool:
-    """Say whether a refund was paid whose process died, or whose answer was lost."""
+    """Say whether a refund was paid, after its process died or its answer was lost."""
     paid = PAYMENTS.read_text().split() if PAYMENTS.exists() else []
     return unknown.arguments["order_id"] in paid
 

@@ -85,7 +85,7 @@ class Variables(dict[str, Any]):
         return made
 
     def but(self, name: str, value: object) -> Variables:
-        """Return a copy with one more name, also in the context unless that has it."""
+        """Return a copy with one more name; the context gets it too, unless it has that name."""
         context: object = self.get("context")
         names = {**self, name: value}
         if isinstance(context, Mapping) and name not in context:

@@ -41,7 +41,7 @@ class Tally:
         return max(0, self._lead - (first - second))
 
     def is_leading(self, value: Json) -> bool:
-        """Whether no other value has more votes than *value*, or came earlier with as many."""
+        """Whether *value* has the most votes; of equals, the earliest leads."""
         return self._votes.most_common(1)[0][0] == _key_of(value)
 
     def __str__(self) -> str:

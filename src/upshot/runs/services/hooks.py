@@ -360,7 +360,7 @@ def note_verdict(
 def with_verdict(
     result: AgentResult[Any], verdict: Verdict, state: JsonObject, *, stopped: Ending | None
 ) -> AgentResult[Any]:
-    """Return *result* with the verdict applied. A decider that raised fails it, keeping the answer.
+    """Return *result* with the verdict applied. If a decider raised, it fails but keeps its answer.
 
     Args:
         result: The result of the attempt.

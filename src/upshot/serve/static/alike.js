@@ -92,7 +92,7 @@ function isChosenAtFirst(one, n) {
 /** @param {Partial<Taken & Outdated>} got */
 function outcome(got) {
   if (got && ("decision" in got || "reason" in got)) {
-    return { isTaken: false, text: got.decision ? `Not taken: ${got.by || "another user"} answered it${got.at ? ` at ${moment(got.at)}` : ""}.` : `Not taken: ${got.reason}.` };
+    return { isTaken: false, text: got.decision ? `Not accepted: ${got.by || "another user"} answered it${got.at ? ` at ${moment(got.at)}` : ""}.` : `Not accepted: ${got.reason}.` };
   }
   return { isTaken: true, text: got?.missing ? `Approved; ${many(got.missing, "more user")} must approve it.` : "Approved." };
 }
@@ -121,7 +121,7 @@ class Line {
     });
     for (const [path, why] of one.odd) if (!one.values.has(path)) lines.push(h("div.odd", h("dt", visible(path)), h("dd", h("mark", "not given"), h("span.reason", ` ${why}`))));
     const p = item.pending;
-    const asked = p.reason || p.taint || p.doubts?.length ? h("div.why", h("b", "Why it is asked: "), p.reason || "what it read may come from a stranger", p.doubts?.length ? h("ul", p.doubts.map((doubt) => h("li", jsonNode(doubt)))) : null) : null;
+    const asked = p.reason || p.taint || p.doubts?.length ? h("div.why", h("b", "Why it is asked: "), p.reason || "the run has read untrusted content", p.doubts?.length ? h("ul", p.doubts.map((doubt) => h("li", jsonNode(doubt)))) : null) : null;
     this.node = h(`article.ask.alike${one.odd.size ? ".strange" : ""}`, { tabindex: 0, "aria-label": label }, head, h("dl.json.arguments", { "aria-label": "Arguments" }, lines), asked, this.result);
   }
 

@@ -17,10 +17,10 @@ export async function comparePage(page, id, other) {
   const parted = found.steps.filter((one) => !one.same);
   fill(page.main, h("h1", "Two runs compared"),
     h("p.lead", at || parted.length || changed.some((one) => one.isTelling) ? leadOf(changed, parted) : "They said and did the same."),
-    at ? h("p", partedAt(at, "Of the first run, they part at")) : null,
+    at ? h("p", partedAt(at, "They first differ, in the first run, at")) : null,
     h("div.table", { tabindex: 0, role: "region", "aria-label": "Facts" }, h("table.facing", h("thead", h("tr", h("th", { scope: "col" }, h("span.away", "Fact")), [id, other].map((run) => h("th", { scope: "col" }, local(runPath(run), null, run))))),
       h("tbody", facts.map((one) => h(one.same ? "tr.same" : one.isTelling ? "tr.changed" : "tr", h("th", { scope: "row" }, one.name, one.same ? null : h("span.away", ", changed")), one.same ? h("td", { colspan: 2 }, one.values[0]) : one.values.map((value) => h("td", value ?? h("span.quiet", "none")))))))),
-    at ? [h("h2", "Where they part first"), sides([[id, at.recorded], [other, at.replayed]].map(([run, value]) => [local(runPath(String(run)), null, String(run)), value]))] : null,
+    at ? [h("h2", "Where they first differ"), sides([[id, at.recorded], [other, at.replayed]].map(([run, value]) => [local(runPath(String(run)), null, String(run)), value]))] : null,
     h("h2", "Steps"), stepsNode(found.steps, id, other));
 }
 

@@ -93,13 +93,13 @@ function doubtNode(one, changed) {
   const result = h("div.result", { role: "status" });
   const note = h("input", { name: "note", autocomplete: "off", "aria-label": "What you saw", placeholder: "What you saw, such as re_123 at the bank" });
   const settle = async (/** @type {boolean} */ applied) => {
-    if (!applied && !(await confirmed(`${one.name} did not happen? Its key is free then, and it may be made.`, "It did not happen"))) return;
+    if (!applied && !(await confirmed(`${one.name} did not happen? Its key becomes free, and a call may then make it.`, "It did not happen"))) return;
     const buttons = node.querySelectorAll("button");
     buttons.forEach((button) => (button.disabled = true));
     try {
       const known = /** @type {EffectLine} */ (await api(`/api/effects/${encodeURIComponent(one.id)}`, { method: "POST", body: { applied, note: note.value.trim() } }));
       const isSo = (known.state === "applied") === applied;
-      const text = isSo ? `Settled: ${words(applied)}.` : `${known.settled?.by || "Somebody"} was first: ${words(known.state === "applied")}. Your answer was not taken.`;
+      const text = isSo ? `Settled: ${words(applied)}.` : `${known.settled?.by || "Another user"} was first: ${words(known.state === "applied")}. Your answer was not accepted.`;
       say(text);
       /** @type {HTMLElement} */ (document.activeElement)?.blur();
       await changed();
@@ -117,7 +117,7 @@ function doubtNode(one, changed) {
       fact("approved by", one.approved_by), fact("call", one.call_id && h("code", one.call_id)), fact("from", from(one))),
     one.settleable ? h("form", { onsubmit: (event) => event.preventDefault() }, note, h("button.primary", { type: "button", onclick: () => settle(true) }, "It happened"), h("button", { type: "button", onclick: () => settle(false) }, "It did not happen"),
       h("button", { type: "button", title: "asks the tool's verify", onclick: async () => (await checkNow(one.id, result)) && changed() }, "Check now"))
-      : h("p.quiet", "Others settle this."),
+      : h("p.quiet", "Other users settle this."),
     result);
   return node;
 }

@@ -93,7 +93,7 @@ class Ask {
     const description = item.description;
     const doubts = p.doubts ?? [];
     return [description && h("p.quiet", description), h("div.arguments", { "aria-label": "Arguments" }, jsonNode(p.arguments ?? {})),
-      (p.reason || p.taint || doubts.length) ? h("div.why", h("b", "Why it is asked: "), p.reason || "what it read may come from a stranger",
+      (p.reason || p.taint || doubts.length) ? h("div.why", h("b", "Why it is asked: "), p.reason || "the run has read untrusted content",
         p.taint ? h("div", "Untrusted: ", jsonNode(p.taint)) : null, doubts.length ? h("ul", doubts.map((one) => h("li", jsonNode(one)))) : null) : h("p.quiet", "A rule asks for approval of each such call."),
       this.approversNode(), item.inPlace ? null : this.beforeNode(item)];
   }
@@ -113,9 +113,9 @@ class Ask {
     const show = async () => {
       const found = /** @type {EarlierDecisions} */ (await maybe(`/api/inbox/${encodeURIComponent(item.run_id)}/${encodeURIComponent(itemId(item))}/before`));
       const rows = (found?.answered ?? []).map((one) => h("li", one.same ? badge("the same arguments", "plain") : null, " ", answeredText(one), " in ", local(runPath(one.run_id), null, "its run")));
-      fill(list, rows.length ? rows : h("li.quiet", found ? "Nothing: none of the newest runs asked about this tool." : "It does not wait any more: it was answered."));
+      fill(list, rows.length ? rows : h("li.quiet", found ? "None: none of the newest runs asked about this tool." : "It no longer waits: it was answered."));
     };
-    return h("details.before", { ontoggle: (event) => event.target.open && !list.childElementCount && show() }, h("summary", "What was decided like it before"), list);
+    return h("details.before", { ontoggle: (event) => event.target.open && !list.childElementCount && show() }, h("summary", "Earlier decisions like it"), list);
   }
 
   /** All that helps to find out whether a call took effect. */
@@ -129,7 +129,7 @@ class Ask {
   settling() {
     const note = h("input", { name: "note", autocomplete: "off", "aria-label": "What you saw", placeholder: "What you saw, such as re_123 at the bank" });
     const answer = (value) => this.send((item) => ({ kind: "answer", id: item.pending.id, value, ...(item.pending.digest ? { digest: item.pending.digest } : {}), ...(note.value.trim() ? { note: note.value.trim() } : {}) }));
-    const deny = async () => (await confirmed(`${this.pending.tool_name} did not happen? Its key is free then, and it may be made.`, "It did not happen")) && answer("no");
+    const deny = async () => (await confirmed(`${this.pending.tool_name} did not happen? Its key becomes free, and a call may then make it.`, "It did not happen")) && answer("no");
     const check = async () => (await checkNow(this.pending.id, this.result)) && this.finish(this.result.textContent ?? "");
     return [h("form", { onsubmit: (event) => event.preventDefault() }, note, h("button.primary", { type: "button", onclick: () => answer("yes") }, "It happened"), h("button", { type: "button", onclick: deny }, "It did not happen"),
       h("button", { type: "button", title: "asks the tool's verify", onclick: check }, "Check now"))];
@@ -168,7 +168,7 @@ class Ask {
   }
 
   actions() {
-    if (!this.mayAnswer()) return h("p.quiet", "Others answer this.");
+    if (!this.mayAnswer()) return h("p.quiet", "Other users answer this.");
     const later = !this.items[0].inPlace && h("button", { type: "button", title: "n", onclick: () => this.later() }, "Not now");
     if (!this.isApproval) return [...(this.isEffect ? this.settling() : this.choices()), later];
     const all = this.items.length > 1 ? ` all ${this.items.length}` : "";
@@ -221,7 +221,7 @@ class Ask {
 
   deny(items = this.items) {
     if (this.isDone) return;
-    const reason = h("input", { name: "reason", "aria-label": "Reason, which the model is given", placeholder: "Reason, which the model is given" });
+    const reason = h("input", { name: "reason", "aria-label": "Reason, for the model", placeholder: "Reason, for the model" });
     this.open(h("form", { onsubmit: (event) => {
       event.preventDefault();
       this.send((item) => ({ kind: "deny", call_id: item.pending.call_id, reason: reason.value.trim(), ...(item.pending.digest ? { digest: item.pending.digest } : {}) }), items);
@@ -267,7 +267,7 @@ class Ask {
       try {
         if (field.value.trim()) answer(isText ? field.value : JSON.parse(field.value));
       } catch (error) {
-        fill(this.result, h("p.error", `That is no JSON: ${error.message}`));
+        fill(this.result, h("p.error", `That is not JSON: ${error.message}`));
       }
     } }, field, h("button.primary", "Answer"))];
   }
@@ -283,7 +283,7 @@ class Ask {
     this.open(h("div.actions", h("span", "Hide it from me for"), choices.map(([text, until]) => h("button", { type: "button", onclick: async () => {
       try {
         for (const item of this.items) await api(`/api/inbox/${encodeURIComponent(item.run_id)}/${encodeURIComponent(itemId(item))}/later`, { method: "POST", body: { until: until.toISOString() } });
-        this.finish(`Hidden from you for ${text}. It still counts among what waits.`);
+        this.finish(`Hidden from you for ${text}. It still counts as waiting.`);
       } catch (error) {
         fill(this.result, h("p.error", error.message));
       }
@@ -336,9 +336,9 @@ class Ask {
     if (got?.missing) return `Approved; ${many(got.missing, "more user")} must approve it.`;
     if (!isLate) return { approve: "Approved.", deny: "Denied.", edit: "Approved as changed.", answer: "Answered." }[answer.kind];
     this.isLost = true;
-    if (got.decision && this.isEffect) return `${got.by || "Somebody"} was first: ${words(/** @type {any} */ (got.decision).value === "yes")}. Your answer was not taken.`;
-    if (got.decision) return `${got.by || "Somebody"} was first and ${decisionText(got.decision)}${got.at ? ` at ${moment(got.at)}` : ""}. Your answer was not taken.`;
-    return `Your answer was not taken: ${got.reason || "it does not wait any more"}.`;
+    if (got.decision && this.isEffect) return `${got.by || "Another user"} was first: ${words(/** @type {any} */ (got.decision).value === "yes")}. Your answer was not accepted.`;
+    if (got.decision) return `${got.by || "Another user"} was first and ${decisionText(got.decision)}${got.at ? ` at ${moment(got.at)}` : ""}. Your answer was not accepted.`;
+    return `Your answer was not accepted: ${got.reason || "it no longer waits"}.`;
   }
 
   finish(text) {
@@ -357,7 +357,7 @@ class Ask {
     const run = this.pending.run_id || this.items[0].run_id;
     const found = /** @type {EffectPage | null} */ (await maybe(`/api/effects?run_id=${encodeURIComponent(run)}`).catch(() => null));
     const known = found?.effects.find((one) => one.id === this.pending.id)?.settled;
-    if (known) this.finish(`${known.by || "Somebody"} settled it: ${words(known.effect === "applied")}.`);
+    if (known) this.finish(`${known.by || "Another user"} settled it: ${words(known.effect === "applied")}.`);
     return Boolean(known);
   }
 
@@ -368,7 +368,7 @@ class Ask {
     this.isLost = true;
     const [item] = this.items;
     if (this.isEffect && (await this.settledElsewhere())) return;
-    let text = "It does not wait any more: it was answered elsewhere, or the run ended.";
+    let text = "It no longer waits: it was answered elsewhere, or the run ended.";
     const view = /** @type {RunView} */ (await maybe(`/api${runPath(item.run_id)}`).catch(() => null));
     const answered = (view?.head?.answered ?? []).filter(({ answer }) => ("call_id" in answer ? answer.call_id : answer.id) === itemId(item)).at(-1);
     if (answered) text = `${answered.answer.by || "Somebody"} ${decisionText(answered.answer)} at ${moment(answered.at)}.`;
@@ -447,7 +447,7 @@ export async function inboxPage(page) {
     const off = isWhole ? total - found.items.length : 0;
     fill(head, h("h1", "Inbox"), h("span.quiet", total ? [isWhole ? many(total, "item") : `${NUMBER.format(found.items.length)} of ${many(total, "item")}`, isFiltered ? " that match" : "", off > 0 ? `, ${NUMBER.format(off)} put off` : "", total > 1 ? "; the longest wait first" : ""] : ""), Object.entries(filter).filter(([name]) => name !== "before").map(([name, value]) => local("/inbox" + listQuery({ ...filter, [name]: "" }), { class: "chip on" }, `${name}: ${value} ×`)), comparisons(found.items, filter));
     empty.hidden = asks.size > 0;
-    fill(empty, isFiltered ? "Nothing that waits matches." : filter.before ? "Nothing more waits." : shared.me.waits ? "Nothing waits for you but what you put off." : "Nothing waits for you.");
+    fill(empty, isFiltered ? "Nothing that waits matches." : filter.before ? "Nothing more waits." : shared.me.waits ? "Only items that you have hidden wait for you." : "Nothing waits for you.");
     fill(more, filter.before && local("/inbox" + listQuery({ ...filter, before: "" }), { class: "button" }, "To the longest waits"), found.next && local("/inbox" + listQuery({ ...filter, before: found.next }), { class: "button" }, "Next"));
   };
   const drawGrants = async () => {

@@ -161,7 +161,7 @@ export const words = (text) => String(text).replaceAll("_", " ");
 
 export const TONES = { completed: "good", failed: "bad", aborted: "bad", input_required: "wait", running: "live", queued: "plain", interrupted: "odd", canceled: "odd" };
 export const EFFECTS = {
-  unknown: ["unknown", "bad", "Nobody knows whether it took effect"],
+  unknown: ["unknown", "bad", "It is unknown whether it took effect"],
   applied: ["applied", "odd", "It certainly took effect"],
   none: ["none", "plain", "It certainly did nothing outside"],
 };

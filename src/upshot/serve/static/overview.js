@@ -63,7 +63,7 @@ function draw(page, found) {
       found.tools.length ? card("Tools", local("/tools" + listQuery({ period: found.period === "day" ? "" : found.period }), { "data-mark": "all tools" }, "all, with failures and slowest calls"), calls(found.tools, (tool) => runs({ tool }))) : null,
       found.limits.length ? card("Limits of providers", "as the last replies said, and calls that they refused", limits(found, runs), ".wide") : null,
       found.workers.length ? card("Workers", "and how many runs each holds", workers(found), ".wide") : null),
-    h("p.quiet.zone", `Times are those of ${zone()}; days are those of UTC. A run counts by its start, once it has ended or waits. Durations are exact to the width of a bucket.`));
+    h("p.quiet.zone", `Times are those of ${zone()}; days are those of UTC. A run counts in the period in which it started, once it has ended or waits. Durations are exact to the width of a bucket.`));
   if (mark) /** @type {HTMLElement} */ (page.main.querySelector(`[data-mark="${CSS.escape(mark)}"]`))?.focus({ preventScroll: true });
 }
 

@@ -205,7 +205,7 @@ class RunPanel {
     this.headMark = mark;
     fill(this.top, h("div.line", statusBadge(head.status ?? "running"), h("span.quiet", head.agent), head.owner && h("span.quiet", whose(head)), head.model && h("span.quiet", head.model), head.started_at && h("time.quiet", { datetime: head.started_at }, moment(head.started_at, { long: true })), h("code.id", this.id)),
       h("h1.request", { title: head.request, dir: "auto" }, head.request || "(no text)"),
-      head.redacted ? h("p.odd", `What was said in this run was taken out${head.redacted.by ? ` by ${head.redacted.by}` : ""}`, head.redacted.at ? [", ", when(head.redacted.at)] : null, ".") : null);
+      head.redacted ? h("p.odd", `The content of this run was removed${head.redacted.by ? ` by ${head.redacted.by}` : ""}`, head.redacted.at ? [", ", when(head.redacted.at)] : null, ".") : null);
     this.drawActions(head, mayWork);
     drawPending(this.pending, this.id, head.pending ?? [], head);
     const isOpen = new Set([...this.facts.querySelectorAll("details[open]")].map((one) => /** @type {HTMLElement} */ (one).dataset.name));
@@ -240,7 +240,7 @@ class RunPanel {
       menu.open = false;
       menu.firstElementChild.focus();
     };
-    fill(this.actions, mayWork && !head.has_ended && [isLive(head.status) && act("Interrupt", "interrupt"), act("Cancel", "cancel", "Cancel this run? What has begun stays done."), act("Resume", "resume")],
+    fill(this.actions, mayWork && !head.has_ended && [isLive(head.status) && act("Interrupt", "interrupt"), act("Cancel", "cancel", "Cancel this run? Its effects so far stay."), act("Resume", "resume")],
       mayWork && h("button", { type: "button", onclick: (event) => this.replay(event.target) }, "Replay"),
       h("button", { type: "button", onclick: () => this.compare() }, "Compare …"),
       shared.me.datasets && h("button", { type: "button", onclick: () => addToDataset("this run", { runs: [this.id] }) }, "Add to a dataset …"),
@@ -308,7 +308,7 @@ class RunPanel {
       const found = /** @type {Replayed} */ (await api(`/api${runPath(this.id)}/replay`, { method: "POST", body: {} }));
       const at = found.difference;
       fill(this.replayed, h("section.draft", { tabindex: -1 }, h("h3", at ? "Replayed: it would do something else today" : "Replayed: it would do the same today"),
-        h("p", at ? partedAt(at, "It first parts from the log at") : `${many(found.compared, "fact")} of the log compared.`, " The agent and its settings of today went through the log: no model was asked, no tool was called, nothing was written."),
+        h("p", at ? partedAt(at, "It first differs from the log at") : `${many(found.compared, "fact")} of the log compared.`, " Today’s agent and settings were run against the log: no model was asked, no tool was called, nothing was written."),
         at ? sides([[h("span", "The log says"), at.recorded], [h("span", "Today"), at.replayed]]) : null,
         h("div.actions", h("button", { type: "button", onclick: () => this.replayed.replaceChildren() }, "Close"))));
     } catch (error) {

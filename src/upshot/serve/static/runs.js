@@ -74,7 +74,7 @@ export async function runsPage(page) {
   };
   const [found] = await Promise.all([load(), count()]);
   if (!page.isThere()) return;
-  const left = rest.sort ? h("p.quiet", "Runs of which that figure is not known are not in this order.", rest.sort === "cost" && !rest.currency ? " Amounts of one currency stand together." : "") : null;
+  const left = rest.sort ? h("p.quiet", "Runs without that figure are left out.", rest.sort === "cost" && !rest.currency ? " Amounts are grouped by currency." : "") : null;
   const heads = h("div.run.heads", { "aria-hidden": "true" }, h("span", "status"), h("span", "request"), h("span.tools", "tools"), h("span.figures", h("span.effect"), h("span.figure.took", "took"), h("span.figure.events", "events"), h("span.figure.tokens", "tokens"), h("span.figure.cost", "cost"), h("span.figure.when", "began")));
   const listing = h("div.listing", heads, list);
   for (const name of COLUMNS) listing.classList.toggle(`without-${name}`, !columns.includes(name));

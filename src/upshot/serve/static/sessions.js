@@ -9,7 +9,7 @@ export async function sessionsPage(page) {
   page.title("Sessions");
   const list = h("ul.effects", { "aria-label": "Sessions, last seen first" });
   const result = h("div.result", { role: "status" });
-  const empty = h("p.empty", { hidden: true }, "Nobody is signed in with a session.");
+  const empty = h("p.empty", { hidden: true }, "No user is signed in with a session.");
   const load = async () => {
     const found = /** @type {SessionList} */ (await api("/api/sessions"));
     if (!page.isThere()) return;
@@ -33,7 +33,7 @@ export async function sessionsPage(page) {
   };
   await load();
   if (!page.isThere()) return;
-  const about = may("operate") ? "Whoever is signed in with a browser. What is ended here ends at once, open pages included." : "Where you are signed in. What you end here ends at once.";
+  const about = may("operate") ? "Users who are signed in with a browser. Ending a session takes effect at once, also on open pages." : "Where you are signed in. Ending a session takes effect at once.";
   fill(page.main, h("h1", "Sessions"), h("p.quiet", about), result, list, empty);
   rows(page, () => [...list.querySelectorAll("li")]);
 }

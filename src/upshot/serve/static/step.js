@@ -84,7 +84,7 @@ async function fork(run, /** @type {Row} */ row, box) {
     } }, "Start the fork");
     fill(box, h("section.draft", h("h3", `Draft of a fork after event ${row.end_seq}`),
       again.length ? [h("p", "These calls came after it, and the fork repeats them; writes need a new approval:"), h("ul", again.map((one) => h("li", one.tool ? ["call of ", h("code", one.tool)] : ["asks ", h("code", one.model ?? "the model")], h("span.quiet", ` event ${one.seq}`))))]
-        : h("p", "Nothing that was done after it is done again by itself."), h("div.actions", button, h("button", { type: "button", onclick: () => box.replaceChildren() }, "Discard"))));
+        : h("p", "The fork repeats no call that came after it."), h("div.actions", button, h("button", { type: "button", onclick: () => box.replaceChildren() }, "Discard"))));
     button.focus();
   } catch (error) {
     fill(box, h("p.error", error.message));
@@ -114,12 +114,12 @@ function inputNode(/** @type {SentRequest} */ found, row, place, readWhole) {
   return [
     h("p.diffs", h("b", `Step ${row.id + 1}, ${found.model}`), ": ",
       since ? [`${many(fresh.length, "message")} of ${count} new since ${since}`, found.dropped ? `, ${found.dropped} no longer sent` : "", changed.size ? `; ${[...changed].join(", ")} changed` : "; nothing else changed", "."] : `${many(count, "message")}; it is the first call.`),
-    h("details", { open: changed.has("instructions") }, h("summary", "Instructions ", isChanged("instructions"), found.is_instructed ? null : h("span.quiet", " not these: a function or a decider gave others, of which the log has a digest")),
+    h("details", { open: changed.has("instructions") }, h("summary", "Instructions ", isChanged("instructions"), found.is_instructed ? null : h("span.quiet", " not these: a function or a decider gave others, and the log has only a digest of those")),
       found.instructions ? outputNode(found.instructions, "instructions") : h("p.quiet", "none")),
     h("details", { open: changed.has("tools") }, h("summary", `${many(offered.length, "tool")} offered`, withheld ? h("span", `, ${withheld} withheld`) : null, " ", isChanged("tools"), found.has_tools ? null : h("span.quiet", " as today’s agent describes them; the call had others")),
       h("ul.toollist", found.tools.map(toolNode))),
     found.hidden.length ? h("details", h("summary", `${many(found.hidden.length, "message")} hidden by compaction`), h("ol.sent", found.hidden.map((one) => messageItem({ message: one, is_new: false })))) : null,
-    lacks ? h("p.odd", `${many(lacks, "message")} of them, which an engine made for this call, the log does not have.`) : null,
+    lacks ? h("p.odd", `The log does not have ${many(lacks, "message")} of them, which an engine made for this call.`) : null,
     messagesNode(found, readWhole),
   ];
 }

@@ -33,7 +33,7 @@ class LineLost(Exception):
         self.sent = sent
 
     def to_tool_error(self, *, safe: bool) -> ToolError:
-        """Return the error for the call's outcome; *safe* if twice is as good as once."""
+        """Return the error for the call's outcome; *safe* if it may be made twice."""
         if not self.sent:
             return not_done(str(self), code=CONNECTION_LOST)
         text = f"{self} during the call"
