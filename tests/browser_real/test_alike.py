@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +10,11 @@ import pytest
 
 from tests.browser_real.conftest import LAPTOP, PHONE, take_picture
 from tests.serve.kit import Client, served
-from upshot import Agent, AnswerLinks, App, ScriptedModel, ToolCall, tool
+from upshot import Agent, AnswerLinks, App, ModelResponse, ScriptedModel, ToolCall, tool
+from upshot.contract import Text
 
 PLANTED = 6
+IBAN = "DE02120300000000202051"
 
 
 class Payments:
@@ -73,8 +75,11 @@ async def test_a_planted_argument_stands_out_and_is_not_chosen(desk: Any, page_o
     await expect(first.locator(".odd dt")).to_have_text("to")
     assert not await first.get_by_role("checkbox").is_checked()
     await expect(page.locator(".alike input:checked")).to_have_count(8)
-    # What all have in common is not marked.
-    await expect(first.locator(".same dt")).to_have_text("currency")
+    # What all have in common, and what differs by nature, is not marked.
+    await expect(page.locator("mark")).to_have_count(1)
+    await expect(first.locator(".odd .reason")).to_have_text(
+        " rare: it has another form than the others"
+    )
     await page.get_by_role("button", name="Approve 8 calls").click()
     await expect(page.locator(".bulk")).to_contain_text("8 calls approved.")
     await expect(page.locator(".alike .result", has_text="Approved.")).to_have_count(8)
@@ -100,6 +105,94 @@ async def test_an_order_that_another_call_has_too_is_not_chosen(
         await expect(strange).to_have_count(3)
         await expect(strange.filter(has_text="A-2")).to_have_count(2)
         await expect(page.locator(".alike input:checked")).to_have_count(6)
+        assert page.faults == []
+
+
+class Refunds:
+    """A desk with many refunds; some calls do something else than was asked."""
+
+    def __init__(self, place: str) -> None:
+        self.paid: list[int] = []
+
+        @tool(effect="write", approval=True)
+        def refund(order: int, amount: float, iban: str) -> str:
+            """Pay money back."""
+            self.paid.append(order)
+            return "paid"
+
+        def model(messages: Any) -> Any:
+            asked = int("".join(filter(str.isdigit, messages[0].text)))
+            # Rare by nature: one in nine is dearer, and orders differ.
+            amount = 20 + asked % 60 if asked % 9 else 100 + asked % 150 + 0.5
+            iban = {5021: IBAN[:-3] + "O51", 5042: "LT601010012345678901"}.get(asked, IBAN)
+            given = {
+                "order": asked + (asked == 5033),
+                "amount": amount * (10 if asked == 5007 else 1),
+                "iban": iban,
+            }
+            if len(messages) == 1:
+                return ModelResponse(parts=(ToolCall("r", "refund", given),))
+            return ModelResponse(parts=(Text("Done."),))
+
+        desk = Agent[Any]("desk", model=ScriptedModel(model), tools=[refund])
+        self.app = App([desk], journal=place)
+
+    async def park(self, orders: Iterable[int]) -> None:
+        runs = [await self.app.submit("desk", f"Refund order {one}.") for one in orders]
+        for one in runs:
+            await one.result(60)
+
+
+async def test_the_wrong_ones_of_many_calls_stand_out_and_are_denied_together(
+    tmp_path: Path, page_of: Any, axe: str
+) -> None:
+    from playwright.async_api import expect
+
+    desk = Refunds(str(tmp_path / "runs.db"))
+    async with served(desk.app, rate=100_000) as client:
+        await desk.park(range(5001, 5057))
+        page = await page_of(client.url + "/inbox")
+        # One by one, the same stands out in the same words.
+        wrong = page.locator(".ask", has=page.get_by_text("contradicts the request"))
+        await expect(wrong.locator(".marks")).to_have_text("order 5034: the request says 5033")
+        await page.get_by_role("link", name="Compare the calls of refund").click()
+        await expect(page.locator("main .inboxhead")).to_contain_text("the first 50 of 56 calls")
+        await expect(page.locator(".alike.strange")).to_have_count(4)
+        first = page.locator(".alike").first
+        await expect(first).to_contain_text("contradicts the request")
+        await expect(first.locator(".odd")).to_have_text("order5034 the request says 5033")
+        marked = page.locator(".alike.strange")
+        for text in ("“DE02120300000000202O51” rare", "470 rare: it is far", "“LT6010"):
+            await expect(marked.filter(has_text=text)).to_have_count(1)
+        await expect(page.locator("mark")).to_have_count(4)
+        await expect(page.locator(".alike input:checked")).to_have_count(46)
+        # What was chosen stays so when more are loaded.
+        plain = page.locator(".alike:not(.strange)").first
+        request = await plain.locator("header a").inner_text()
+        await plain.get_by_role("checkbox").uncheck()
+        await page.get_by_role("button", name="Next 50").click()
+        await expect(page.locator(".alike")).to_have_count(56)
+        await expect(page.locator(".alike:focus")).to_have_count(1)
+        await expect(page.locator(".alike input:checked")).to_have_count(51)
+        await page.get_by_role("checkbox", name=f"Choose refund, {request}").check()
+        await page.get_by_role("button", name="Approve 52 calls").click()
+        await expect(page.locator(".bulk")).to_contain_text("52 calls approved.")
+        await page.get_by_role("button", name="Choose those that stand out").click()
+        await page.get_by_role("button", name="Deny 4 calls …").click()
+        # Each that is denied is shown, and the field has the focus.
+        await expect(page.locator(".bulk .from li")).to_have_count(4)
+        await expect(page.get_by_label("Reason")).to_be_focused()
+        await page.evaluate(axe)
+        assert (await page.evaluate("axe.run()"))["violations"] == []
+        await take_picture(page, "alike-deny")
+        await page.keyboard.type("Not what was asked.")
+        await page.keyboard.press("Enter")
+        await expect(page.locator(".bulk")).to_contain_text("4 calls denied.")
+        await expect(page.locator(".alike .result", has_text="Denied.")).to_have_count(4)
+        for run in await desk.app.runs(limit=None):
+            await (await desk.app.run(run.run_id)).result(60)
+        asked = {5007, 5021, 5033, 5042}
+        assert sorted(desk.paid) == [one for one in range(5001, 5057) if one not in asked]
         assert page.faults == []
 
 

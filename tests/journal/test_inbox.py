@@ -268,6 +268,12 @@ async def test_the_inbox_is_filtered(place: Any) -> None:
         assert await found(conversation="talk", limit=1) == [("p", "p0"), ("p", "p1")]
         assert await found(limit=1, before="p") == [("a", "same")]
         assert await found(run_id="nobody") == []
+        at = (await journal.inbox(run_id="a"))[0].pending.asked_at
+        assert [id for id, _ in await found(since=at)] == ["a", "o", "o"]
+        assert [id for id, _ in await found(until=at)] == ["p", "p"]
+        assert await journal.inbox_size(until=at, tool="pay") == 1
+        with pytest.raises(Misuse, match="until is 5: give an aware moment"):
+            await journal.inbox(until=5)
 
 
 async def test_runs_that_were_taken_in_one_by_one_wait_together(place: Any, tmp_path: Path) -> None:

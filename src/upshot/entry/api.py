@@ -19,6 +19,7 @@ from upshot.errors import Misuse
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from contextlib import AbstractAsyncContextManager
+    from datetime import datetime
     from typing import Any, Unpack
 
     from typing_extensions import TypeVar
@@ -190,6 +191,8 @@ async def inbox(
     tool: str = "",
     owner: str = "",
     tenant: str = "",
+    since: datetime | None = None,
+    until: datetime | None = None,
 ) -> tuple[InboxItem, ...]:
     """Return the unanswered questions of a journal's runs, the longest waiting first.
 
@@ -202,12 +205,15 @@ async def inbox(
         tool: Only calls of this tool; "" for all items.
         owner: Only runs of this user (of *tenant*, or of no tenant); "" for all.
         tenant: Only runs of this tenant; "" for all.
+        since: Only items asked at or after this moment, with a time zone; None for all.
+        until: Only items asked before it; None for all.
 
     Returns:
         The items, grouped by run; ``answer(item.run_id, ...)`` answers one.
 
     Raises:
-        Misuse: *limit* is not a positive whole number, or there is no run *before*.
+        Misuse: *limit* is not a positive whole number, a moment has no time zone, or there is no
+            run *before*.
         JournalError: The journal cannot be opened.
     """
     from upshot.journal.opening import open_journal
@@ -222,6 +228,8 @@ async def inbox(
             tool=tool,
             owner=owner,
             tenant=tenant,
+            since=since,
+            until=until,
         )
 
 

@@ -412,6 +412,8 @@ async def inbox(
     tool: str = "",
     owner: str = "",
     tenant: str = "",
+    since: datetime | None = None,
+    until: datetime | None = None,
 ) -> tuple[InboxItem, ...]:
     """Return the unanswered questions of a journal's runs, the longest waiting first.
 
@@ -424,12 +426,15 @@ async def inbox(
         tool: Only calls of this tool; "" for all items.
         owner: Only runs of this user (of *tenant*, or of no tenant); "" for all.
         tenant: Only runs of this tenant; "" for all.
+        since: Only items asked at or after this moment, with a time zone; None for all.
+        until: Only items asked before it; None for all.
 
     Returns:
         The items, grouped by run; ``answer(item.run_id, ...)`` answers one.
 
     Raises:
-        Misuse: *limit* is not a positive whole number, or there is no run *before*.
+        Misuse: *limit* is not a positive whole number, a moment has no time zone, or there is no
+            run *before*.
         JournalError: The journal cannot be opened.
     """
 

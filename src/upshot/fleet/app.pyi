@@ -303,8 +303,10 @@ class App:
         limit: int | None = ...,
         owner: str = ...,
         run_id: str = ...,
+        since: datetime | None = ...,
         tenant: str = ...,
         tool: str = ...,
+        until: datetime | None = ...,
     ) -> tuple[InboxItem, ...]:
         """Return the unanswered questions of the runs; see ``upshot.inbox``.
 
@@ -318,8 +320,10 @@ class App:
             owner: Only runs of this user: ``user`` of their attributes. Owner and tenant together
                 identify a user: without a *tenant*, it is the user who belongs to no tenant.
             run_id: Only this run.
+            since: Only items asked at or after this moment, with a time zone.
             tenant: Only runs of this tenant.
             tool: Only calls of this tool.
+            until: Only items asked before it.
         """
     async def inbox_size(
         self,
@@ -330,8 +334,10 @@ class App:
         limit: int | None = ...,
         owner: str = ...,
         run_id: str = ...,
+        since: datetime | None = ...,
         tenant: str = ...,
         tool: str = ...,
+        until: datetime | None = ...,
     ) -> int:
         """Return how many items wait, snoozed ones included; filters as for ``inbox``."""
     async def grants(

@@ -28,7 +28,6 @@ from upshot.journal.shared import (
     InboxItem,
     InboxQuery,
     Submission,
-    tool_of,
 )
 from upshot.state.child_runs import asked_inside
 from upshot.state.summary import RUNNING, owner_of, summary_change
@@ -142,9 +141,7 @@ class MemoryLists:
         after = place(wanted.before) if is_there else None
         found: list[tuple[tuple[float, int], RunSummary, list[Pending]]] = []
         for run in runs:
-            items = [
-                one for one in by_root.get(run.run_id, ()) if wanted.tool in ("", tool_of(one))
-            ]
+            items = [one for one in by_root.get(run.run_id, ()) if wanted.fits(one)]
             if items and (after is None or place(run.run_id) > after):
                 found.append((place(run.run_id), run, items))
         found.sort(key=itemgetter(0))

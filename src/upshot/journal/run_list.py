@@ -7,10 +7,10 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from datetime import datetime
 from decimal import Decimal
-from typing import NamedTuple, cast
+from typing import NamedTuple
 from unicodedata import normalize
 
-from upshot.contract.base.checks import check_whole
+from upshot.contract.base.checks import check_moment, check_whole
 from upshot.contract.base.enums import EFFECTS, Status
 from upshot.contract.base.structs import Value
 from upshot.contract.protocols import DayCost, RunCounts, RunSummary
@@ -85,12 +85,7 @@ class RunQuery(NamedTuple):
             if given not in ("", *allowed):
                 raise Misuse(f"{name} is {given!r}: give one of {', '.join(allowed)}")
         for name, moment in (("since", self.since), ("until", self.until)):
-            if moment is not None and (
-                not isinstance(cast("object", moment), datetime) or moment.utcoffset() is None
-            ):
-                raise Misuse(
-                    f"{name} is {moment!r}: give an aware moment, such as datetime.now(UTC)"
-                )
+            check_moment(name, moment)
 
     def key(self, run: RunSummary) -> tuple[str, float]:
         """Return the sort key of *run*, before its start; amounts of one currency are grouped."""

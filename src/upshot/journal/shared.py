@@ -19,13 +19,13 @@ from __future__ import annotations
 import time
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from threading import Lock
 from typing import Literal, NamedTuple, Protocol, TypedDict, TypeVar, Unpack, cast
 
 from msgspec.structs import replace
 
-from upshot.contract.base.checks import check_whole
+from upshot.contract.base.checks import check_moment, check_whole
 from upshot.contract.base.structs import JsonObject, Moment, Value
 from upshot.contract.codec import decode, decoder_of, encode
 from upshot.contract.events import Event
@@ -326,6 +326,8 @@ class InboxFilters(TypedDict, total=False):
         owner: Only runs of this user: ``user`` of their attributes. Owner and tenant together
             identify a user: without a *tenant*, it is the user who belongs to no tenant.
         tenant: Only runs of this tenant.
+        since: Only items asked at or after this moment, with a time zone.
+        until: Only items asked before it.
     """
 
     limit: int | None
@@ -336,6 +338,8 @@ class InboxFilters(TypedDict, total=False):
     run_id: str
     owner: str
     tenant: str
+    since: datetime | None
+    until: datetime | None
 
 
 class InboxQuery(NamedTuple):
@@ -349,10 +353,21 @@ class InboxQuery(NamedTuple):
     run_id: str = ""
     owner: str = ""
     tenant: str = ""
+    since: datetime | None = None
+    until: datetime | None = None
 
     def check(self) -> None:
-        """Raise Misuse if the limit is not valid."""
+        """Raise Misuse if the limit or a moment is not valid."""
         check_whole("limit", self.limit, least=1, none="all")
+        check_moment("since", self.since)
+        check_moment("until", self.until)
+
+    def fits(self, pending: Pending) -> bool:
+        """Whether an item is of the wanted tool and age."""
+        at = pending.asked_at or datetime.fromtimestamp(0, UTC)
+        is_late = self.since is None or at >= self.since
+        is_early = self.until is None or at < self.until
+        return is_late and is_early and self.tool in ("", tool_of(pending))
 
 
 def tool_of(pending: Pending) -> str:

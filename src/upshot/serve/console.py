@@ -10,7 +10,7 @@ from contextlib import aclosing, suppress
 from datetime import datetime
 from functools import lru_cache
 from importlib.resources import files
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import msgspec
 from starlette.responses import Response
@@ -22,24 +22,24 @@ from upshot.contract.effects import EffectEntry, EffectState
 from upshot.contract.events import Event, ToolSettled
 from upshot.contract.message import Unknown
 from upshot.contract.model_calls import ModelStarted
-from upshot.contract.pending import AnyAnswer, PendingApproval
+from upshot.contract.pending import AnyAnswer
 from upshot.contract.protocols import Note, RunSummary
 from upshot.contract.tool_calls import outcome_to_model_content
 from upshot.contract.user import User
 from upshot.effects.settling import needs_ledger
-from upshot.entry.planning import known_of
 from upshot.entry.resume import fork_run
 from upshot.entry.run_handle import RunHandle
 from upshot.errors import Misuse
-from upshot.journal.shared import InboxItem, needs_shared, tool_of
+from upshot.journal.shared import needs_shared
 from upshot.journal.watching import DUE
 from upshot.serve import replies
 from upshot.serve.bulk_runs import Bulk, act_on_runs, resume_run
+from upshot.serve.inbox import Inbox
 from upshot.serve.overview import Period, drain, list_workers, read_overview, read_tools
 from upshot.serve.permissions import Missing, Need, list_filters, may_audit, may_start, may_use_lab
 from upshot.serve.run_details import RunDetails, stored_events, viewed
 from upshot.serve.run_search import search_runs
-from upshot.serve.site import Handler, ServerSentEvent, Site, sse, to_json
+from upshot.serve.site import Handler, ServerSentEvent, Site, read_query, sse, to_json
 from upshot.state.run_page import run_page
 from upshot.state.run_view import Head, RunView, RunViewer
 
@@ -48,10 +48,6 @@ if TYPE_CHECKING:
     from starlette.routing import BaseRoute
 
 _PAGE = 100
-# How many runs a page of the inbox covers.
-_ITEMS = 50
-# How many runs are searched for earlier decisions.
-_RUNS_BEFORE = 20
 # How often the list of runs is read while it is watched, and the shortest time between two reads.
 _LOOK_S = 2.0
 _REST_S = 0.2
@@ -60,9 +56,6 @@ _PACE_S = 0.05
 _LONG = 500
 _STATIC = files("upshot.serve").joinpath("static")
 _TYPES = {"js": "text/javascript", "css": "text/css", "html": "text/html", "svg": "image/svg+xml"}
-
-
-Q = TypeVar("Q", bound=msgspec.Struct)
 
 
 class _New(msgspec.Struct, forbid_unknown_fields=True):
@@ -85,33 +78,14 @@ class _Fork(msgspec.Struct, forbid_unknown_fields=True):
     draft: bool = True
 
 
-class _Later(msgspec.Struct, forbid_unknown_fields=True):
-    until: datetime | None = None
-
-
 class _Settle(msgspec.Struct, forbid_unknown_fields=True):
     applied: bool
     note: str = ""
 
 
-class _Assign(msgspec.Struct, forbid_unknown_fields=True):
-    to: str
-
-
 class _Note(msgspec.Struct, forbid_unknown_fields=True):
     name: str
     value: Json
-
-
-class _Items(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """The filters of the inbox, as query parameters."""
-
-    agent: str = ""
-    tool: str = ""
-    conversation: str = ""
-    run_id: str = ""
-    before: str = ""
-    assignee: str = ""
 
 
 class _Periods(msgspec.Struct, forbid_unknown_fields=True):
@@ -164,10 +138,6 @@ def routes(site: Site) -> list[BaseRoute]:
         ("POST", "/api/runs/{run}/fork", console.fork),
         ("POST", "/api/runs/{run}/replay", console.replay),
         ("GET", "/api/runs/{run}/export", console.export),
-        ("GET", "/api/inbox", console.inbox),
-        ("GET", "/api/inbox/{run}/{item:path}/before", console.before),
-        ("POST", "/api/inbox/{run}/{item:path}/later", console.later),
-        ("POST", "/api/inbox/{run}/{item:path}/assign", console.assign),
         ("POST", "/api/runs/{run}/note", console.note),
         ("GET", "/api/runs/{run}/notes", console.notes),
         ("GET", "/api/grants", console.grants),
@@ -183,6 +153,7 @@ def routes(site: Site) -> list[BaseRoute]:
         ("GET", "/api/conversations", console.conversations),
         ("GET", "/api/conversations/{id:path}", console.conversation),
         *RunDetails(site).routes(),
+        *Inbox(site).routes(),
     ]
     found: list[BaseRoute] = [
         Route(path, site.for_user(handler, writes=method != "GET"), methods=[method])
@@ -223,7 +194,7 @@ class _Console:
 
     async def runs(self, request: Request, user: User) -> object:
         status, given = _filters(request)
-        asked = _query(request, _Filters)
+        asked = read_query(request, _Filters)
         if asked.find:
             hit = await search_runs(self._site, user, asked.find, status, given, limit=_PAGE)
             found, last = hit.runs, hit.last
@@ -246,16 +217,16 @@ class _Console:
         return msgspec.structs.replace(more, notes=notes)
 
     async def counts(self, request: Request, user: User) -> object:
-        if _query(request, _Filters).find:
+        if read_query(request, _Filters).find:
             raise Misuse("counts take no find=: a search reads only some of the runs")
         status, given = _filters(request)
         return await self._site.counts_of(user, status, **given)
 
     async def overview(self, request: Request, user: User) -> object:
-        return await read_overview(self._site, user, _query(request, _Periods).period)
+        return await read_overview(self._site, user, read_query(request, _Periods).period)
 
     async def tools(self, request: Request, user: User) -> object:
-        return await read_tools(self._site, user, _query(request, _Periods).period)
+        return await read_tools(self._site, user, read_query(request, _Periods).period)
 
     async def workers(self, _: Request, user: User) -> object:
         return await list_workers(self._site, user)
@@ -441,68 +412,6 @@ class _Console:
             id=id, runs=talk.runs, messages=talk.messages, revision=talk.revision
         )
 
-    async def inbox(self, request: Request, user: User) -> object:
-        """Return what waits, without snoozed items; each with its tool's description."""
-        wanted = msgspec.to_builtins(_query(request, _Items))
-        items = await self._site.inbox_of(user, limit=_ITEMS, **wanted)
-        runs = {item.run_id for item in items}
-        assignee = wanted.pop("assignee", "")
-        total = None if assignee else await self._site.inbox_size_of(user, **wanted)
-        return replies.InboxPage(
-            items=tuple([await self._entry_of(user, item) for item in items]),
-            total=total,
-            next=items[-1].run_id if len(runs) >= _ITEMS else None,
-        )
-
-    async def _entry_of(self, user: User, item: InboxItem) -> replies.InboxEntry:
-        """Return an item as *user* sees it."""
-        return replies.InboxEntry(
-            **msgspec.structs.asdict(item),
-            description=self._describe(item),
-            answerable=await self._site.is_answerable(user, item),
-            due_at=item.due,
-            after_due=item.then,
-        )
-
-    def _describe(self, item: InboxItem) -> str:
-        """Return the description of the tool whose call waits; "" if it is not known."""
-        agent, name = self._app.agents.get(item.agent_id), tool_of(item.pending)
-        tools = () if agent is None else known_of(agent).tools or ()
-        return next((tool.description for tool in tools if tool.name == name), "")
-
-    async def before(self, request: Request, user: User) -> object:
-        """Return earlier decisions about the same tool's calls, from the newest runs with any."""
-        run = await self._site.run_of(user, request.path_params["run"])
-        items = await self._app.inbox(run_id=run.id, limit=None)
-        asked = [one.pending for one in items if one.pending.id == request.path_params["item"]]
-        if not asked or not isinstance(asked[0], PendingApproval):
-            raise Missing("no approval waits under that id: it may have been answered")
-        wanted, found = asked[0], list[replies.EarlierDecision]()
-        for one in await self._site.runs_of(user, tool=wanted.tool_name, limit=_RUNS_BEFORE):
-            view = await viewed(await self._app.run(one.run_id))
-            for answered in view.head.answered:
-                about = answered.asked
-                if isinstance(about, PendingApproval) and about.tool_name == wanted.tool_name:
-                    same = about.arguments == wanted.arguments
-                    facts = msgspec.structs.asdict(answered)
-                    found.append(replies.EarlierDecision(**facts, run_id=one.run_id, same=same))
-        # Those with the same arguments first, then the newest.
-        found.sort(key=lambda one: (one.same, str(one.at)), reverse=True)
-        return replies.EarlierDecisions(answered=tuple(found))
-
-    async def later(self, request: Request, user: User) -> object:
-        given = decode(await request.body(), _Later)
-        run_id, item = request.path_params["run"], request.path_params["item"]
-        await self._site.later(user, run_id, item, given.until)
-        return {}
-
-    async def assign(self, request: Request, user: User) -> object:
-        """Assign an item; needs the permission to answer it."""
-        given = decode(await request.body(), _Assign)
-        run_id, item = request.path_params["run"], request.path_params["item"]
-        await self._site.assign(user, run_id, item, given.to)
-        return {}
-
     async def note(self, request: Request, user: User) -> object:
         given = decode(await request.body(), _Note)
         run = await self._run_of(request, user, "note", "note")
@@ -522,7 +431,7 @@ class _Console:
         return {}
 
     async def effects(self, request: Request, user: User) -> object:
-        given = msgspec.structs.asdict(_query(request, _Effects))
+        given = msgspec.structs.asdict(read_query(request, _Effects))
         found = await self._site.effects_of(user, limit=_PAGE, **given)
         lines = [await self._effect_line(user, entry) for entry in found]
         after = found[-1].id if len(found) == _PAGE else None
@@ -546,7 +455,7 @@ class _Console:
 
     async def report(self, request: Request, user: User) -> object:
         """Return a part of a report."""
-        after = _query(request, _Place).after
+        after = read_query(request, _Place).after
         return await self._site.lab.part(user, request.path_params["name"], after)
 
     async def report_file(self, request: Request, user: User) -> object:
@@ -789,15 +698,9 @@ def _download(body: bytes, name: str) -> Response:
     return Response(body, media_type="application/octet-stream", headers=headers)
 
 
-def _query(request: Request, kind: type[Q]) -> Q:
-    """Return the parameters in a URL."""
-    named = {name: value for name, value in request.query_params.items() if value}
-    return msgspec.convert(named, kind, strict=False)
-
-
 def _filters(request: Request) -> tuple[str | None, dict[str, Any]]:
     """Return the status and the other filters in a URL."""
-    given = msgspec.structs.asdict(_query(request, _Filters))
+    given = msgspec.structs.asdict(read_query(request, _Filters))
     del given["notes"], given["find"]
     return given.pop("status") or None, given
 

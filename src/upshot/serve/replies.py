@@ -23,6 +23,7 @@ from upshot.journal.run_counts import LimitedRun, OpenWork, SlowCall
 from upshot.journal.shared import InboxItem
 from upshot.lab.kept_reports import KeptExperiment
 from upshot.runs.replay.comparison import Difference
+from upshot.serve.contradictions import Contradiction
 from upshot.state.activity import Tone
 from upshot.state.run_view import Answered, Head
 
@@ -271,12 +272,16 @@ class InboxEntry(InboxItem, frozen=True, kw_only=True):
         answerable: Whether the user may answer it.
         due_at: When the answer is due; None if there is no deadline.
         after_due: What happens if it is late: see ``InboxItem.then``.
+        contradictions: The arguments of a call that contradict the request.
+        named: The paths of those whose value the request has.
     """
 
     description: str
     answerable: bool
     due_at: Moment | None
     after_due: str
+    contradictions: tuple[Contradiction, ...]
+    named: tuple[str, ...]
 
 
 class InboxPage(Value, frozen=True, kw_only=True):

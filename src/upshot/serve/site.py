@@ -19,7 +19,7 @@ from datetime import datetime
 from importlib import import_module
 from os import PathLike
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, TypeAlias, Unpack
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, Unpack
 
 import msgspec
 from msgspec.structs import replace
@@ -103,6 +103,8 @@ _STATUS: tuple[tuple[type[Exception], int], ...] = (
     (msgspec.DecodeError, 400),
     (JournalError, 503),
 )
+Q = TypeVar("Q", bound=msgspec.Struct)
+
 Handler: TypeAlias = "Callable[[HttpRequest, User], Awaitable[object]]"
 """Answers a request of a user, with a response or a value."""
 
@@ -725,6 +727,16 @@ def from_json(body: bytes) -> Any:
         return msgspec.json.decode(body)
     except (ValueError, RecursionError):
         raise Misuse("the body of the request is not JSON") from None
+
+
+def read_query(request: HttpRequest, kind: type[Q]) -> Q:
+    """Return the parameters in a URL.
+
+    Raises:
+        msgspec.ValidationError: One is not known, or its value is not valid.
+    """
+    named = {name: value for name, value in request.query_params.items() if value}
+    return msgspec.convert(named, kind, strict=False)
 
 
 def to_json(value: object, status: int = 200) -> Response:

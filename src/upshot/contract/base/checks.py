@@ -12,6 +12,7 @@ import inspect
 import math
 import operator
 from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime
 from numbers import Real
 from typing import NamedTuple, SupportsIndex, cast
 from urllib.parse import urlsplit
@@ -226,6 +227,12 @@ def is_amount(value: object, *, above: float | None = None, is_endless: bool = T
     # Every comparison with NaN is false.
     in_range = amount >= 0 if above is None else amount > above
     return in_range and (is_endless or math.isfinite(amount))
+
+
+def check_moment(name: str, moment: object) -> None:
+    """Raise Misuse unless *moment* is None, or a datetime with a time zone."""
+    if moment is not None and (not isinstance(moment, datetime) or moment.utcoffset() is None):
+        raise Misuse(f"{name} is {moment!r}: give an aware moment, such as datetime.now(UTC)")
 
 
 def check_whole(what: str, value: object, *, least: int = 0, none: str = "") -> None:

@@ -6,6 +6,7 @@ A row belongs to the run that asks. ``root_no`` is the outermost run that waits 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from datetime import UTC, datetime
 from functools import cache
 from typing import Any
 
@@ -192,7 +193,18 @@ def _root_condition(wanted: InboxQuery) -> tuple[str, list[object]]:
 
 def _item_condition(wanted: InboxQuery) -> tuple[str, list[object]]:
     """Return the condition for the wanted items, and its values."""
-    return (f"{_SHOWN} AND inbox.tool = ?", [wanted.tool]) if wanted.tool else (_SHOWN, [])
+    given = (
+        ("inbox.tool = ?", wanted.tool),
+        ("inbox.asked_at >= ?", _micros(wanted.since)),
+        ("inbox.asked_at < ?", _micros(wanted.until)),
+    )
+    used = [(condition, value) for condition, value in given if value not in ("", None)]
+    conditions = [_SHOWN, *(condition for condition, _ in used)]
+    return " AND ".join(conditions), [value for _, value in used]
+
+
+def _micros(moment: datetime | None) -> int | None:
+    return None if moment is None else to_micros(moment.astimezone(UTC))
 
 
 def pop_unsent(

@@ -2,9 +2,11 @@
 
 /** @import { Answered, EffectPage, Grant, GrantList, EarlierDecisions, Head, InboxEntry, InboxPage, Outdated, Pending, PendingApproval, PendingEffect, PendingExternal, PendingQuestion, RunView, Taken } from "api" */
 
-import { alikePage } from "./alike.js";
+/** @import { Compared } from "./alike.js" */
+
+import { alikePage, compare, marks } from "./alike.js";
 import { checkNow, fact, kept, words } from "./effects.js";
-import { NUMBER, ago, badge, effectBadge, escaped, fill, h, jsonNode, keyed, many, moment, say, visible, when, whose } from "./nodes.js";
+import { NUMBER, ago, badge, effectBadge, escaped, fill, h, jsonNode, keyed, many, moment, say, took, visible, when, whose } from "./nodes.js";
 import { prose } from "./markdown.js";
 import { api, confirmed, keys, listQuery, live, local, may, maybe, rows, runPath, shared } from "./site.js";
 
@@ -24,7 +26,7 @@ export function answeredText({ answer, asked, at, seq }) {
 }
 
 /** @typedef {Omit<PendingApproval, "kind"> & Omit<PendingEffect, "kind"> & Omit<PendingQuestion, "kind"> & Omit<PendingExternal, "kind"> & {kind: string}} AnyPending */
-/** @typedef {Partial<Omit<InboxEntry, "pending">> & {run_id: string, pending: AnyPending, inPlace?: boolean}} Item */
+/** @typedef {Partial<Omit<InboxEntry, "pending">> & {run_id: string, pending: AnyPending, inPlace?: boolean, compared?: Compared}} Item */
 
 /** Shows the questions of one run, to answer in place; closed ones are removed. */
 /**
@@ -72,6 +74,7 @@ class Ask {
       this.isApproval && badge(p.effect ?? "write", p.effect === "destructive" ? "bad" : "odd", "what the tool may do"),
       this.isEffect && effectBadge("unknown"),
       this.items.length > 1 && badge(`${this.items.length} equal`, "plain"),
+      this.items.some((one) => one.compared?.isWrong) ? badge("contradicts the request", "bad") : this.items.some((one) => one.compared?.odd.size) ? badge("stands out", "bad") : null,
       h("span.grow"), this.dueNode(), this.waitsNode());
   }
 
@@ -93,6 +96,7 @@ class Ask {
     const description = item.description;
     const doubts = p.doubts ?? [];
     return [description && h("p.quiet", description), h("div.arguments", { "aria-label": "Arguments" }, jsonNode(p.arguments ?? {})),
+      this.items.map((one) => one.compared?.odd.size ? [this.items.length > 1 && h("p.quiet", one.request || one.run_id), marks(one.compared)] : null),
       (p.reason || p.taint || doubts.length) ? h("div.why", h("b", "Why it is asked: "), p.reason || "the run has read untrusted content",
         p.taint ? h("div", "Untrusted: ", jsonNode(p.taint)) : null, doubts.length ? h("ul", doubts.map((one) => h("li", jsonNode(one)))) : null) : h("p.quiet", "A rule asks for approval of each such call."),
       this.approversNode(), item.inPlace ? null : this.beforeNode(item)];
@@ -394,16 +398,32 @@ function diff(before, after) {
 }
 
 /** Links to compare the calls of each tool that has several to approve. */
-function comparisons(items, filter) {
+function comparisons(items, filter, isWhole) {
   const counts = new Map();
   for (const { pending: p, answerable } of items) if (p.kind === "pending_approval" && answerable) counts.set(p.tool_name, (counts.get(p.tool_name) ?? 0) + 1);
-  return [...counts].filter(([, n]) => n > 1).map(([tool, n]) => local("/inbox" + listQuery({ ...filter, before: "", alike: tool }), { class: "chip" }, `Compare ${n} calls of `, h("code", visible(tool))));
+  return [...counts].filter(([, n]) => n > 1).map(([tool, n]) => local("/inbox" + listQuery({ ...filter, before: "", alike: tool }), { class: "chip" }, `Compare ${isWhole ? n : "the"} calls of `, h("code", visible(tool))));
+}
+
+/** The filters of the inbox, and how a page says each. */
+const FILTERS = {
+  agent: (value) => `agent: ${value}`,
+  tool: (value) => `tool: ${value}`,
+  conversation: (value) => `conversation: ${value}`,
+  older: (value) => `waits for over ${took(Number(value))}`,
+  younger: (value) => `waits for under ${took(Number(value))}`,
+};
+
+/** Compares the calls of each tool. */
+function compared(items) {
+  const tools = new Map();
+  for (const item of items) if (item.pending.kind === "pending_approval") tools.set(item.pending.tool_name, [...(tools.get(item.pending.tool_name) ?? []), item]);
+  for (const calls of tools.values()) compare(calls).forEach((one, at) => (calls[at].compared = one));
 }
 
 export async function inboxPage(page) {
   page.title("Inbox");
   const filter = {};
-  for (const name of ["agent", "tool", "conversation", "before"]) if (page.query.get(name)) filter[name] = page.query.get(name);
+  for (const name of [...Object.keys(FILTERS), "before"]) if (page.query.get(name)) filter[name] = page.query.get(name);
   const tool = page.query.get("alike");
   if (tool) {
     await alikePage(page, tool, filter);
@@ -418,6 +438,7 @@ export async function inboxPage(page) {
   const load = async () => {
     const found = /** @type {InboxPage} */ (await api("/api/inbox" + listQuery(filter)));
     if (!page.isThere()) return;
+    compared(found.items);
     const groups = new Map();
     for (const item of found.items) {
       const p = item.pending;
@@ -445,7 +466,7 @@ export async function inboxPage(page) {
     const isWhole = !found.next && !filter.before;
     const total = found.total ?? found.items.length;
     const off = isWhole ? total - found.items.length : 0;
-    fill(head, h("h1", "Inbox"), h("span.quiet", total ? [isWhole ? many(total, "item") : `${NUMBER.format(found.items.length)} of ${many(total, "item")}`, isFiltered ? " that match" : "", off > 0 ? `, ${NUMBER.format(off)} put off` : "", total > 1 ? "; the longest wait first" : ""] : ""), Object.entries(filter).filter(([name]) => name !== "before").map(([name, value]) => local("/inbox" + listQuery({ ...filter, [name]: "" }), { class: "chip on" }, `${name}: ${value} ×`)), comparisons(found.items, filter));
+    fill(head, h("h1", "Inbox"), h("span.quiet", total ? [isWhole ? many(total, "item") : `${NUMBER.format(found.items.length)} of ${many(total, "item")}`, isFiltered ? " that match" : "", off > 0 ? `, ${NUMBER.format(off)} put off` : "", total > 1 ? "; the longest wait first" : ""] : ""), Object.entries(filter).filter(([name]) => name !== "before").map(([name, value]) => local("/inbox" + listQuery({ ...filter, before: "", [name]: "" }), { class: "chip on", "aria-label": `Without: ${FILTERS[name](value)}` }, `${FILTERS[name](value)} ×`)), comparisons(found.items, filter, isWhole));
     empty.hidden = asks.size > 0;
     fill(empty, isFiltered ? "Nothing that waits matches." : filter.before ? "Nothing more waits." : shared.me.waits ? "Only items that you have hidden wait for you." : "Nothing waits for you.");
     fill(more, filter.before && local("/inbox" + listQuery({ ...filter, before: "" }), { class: "button" }, "To the longest waits"), found.next && local("/inbox" + listQuery({ ...filter, before: found.next }), { class: "button" }, "Next"));

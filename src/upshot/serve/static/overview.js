@@ -91,9 +91,10 @@ function openWork(found) {
   const work = found.work;
   const waiting = work.waiting ?? [];
   const oldest = found.ages_s.filter((_, at) => at && waiting[at]).at(-1);
-  const tile = (n, text, path, tone, more = "") => h("a", { href: to(path), class: `tile ${n ? tone : "none"}`, "data-mark": `open ${text}` }, h("b", NUMBER.format(n ?? 0)), h("span", text), more && h("span.quiet", more));
+  const tile = (n, text, path, tone) => h("a", { href: to(path), class: `tile ${n ? tone : "none"}`, "data-mark": `open ${text}` }, h("b", NUMBER.format(n ?? 0)), h("span", text));
   return h("nav.tiles", { "aria-label": "What has not ended" },
-    tile(waiting[0], "waiting for people", "/inbox", "wait", oldest ? `some for over ${took(oldest)}` : ""),
+    tile(waiting[0], "waiting for people", "/inbox", "wait"),
+    oldest ? tile(waiting[found.ages_s.indexOf(oldest)], `waiting for over ${took(oldest)}`, "/inbox" + listQuery({ older: String(oldest) }), "wait") : null,
     tile(work.unknown, "unknown effects", "/effects?state=unknown", "bad"),
     tile(work.running, "running", "/runs?status=running", "live"),
     tile(work.queued, "queued", "/runs?status=queued", "plain"),
@@ -258,8 +259,8 @@ function errors(found, runs) {
 /** @param {Overview} found */
 function ages(found) {
   const waiting = found.work.waiting ?? [];
-  const bands = found.ages_s.map((age, at) => ({ n: (waiting[at] ?? 0) - (waiting[at + 1] ?? 0), text: at + 1 < found.ages_s.length ? (age ? `${took(age)} to ${took(found.ages_s[at + 1])}` : `under ${took(found.ages_s[1])}`) : `over ${took(age)}` }));
-  return lines(bands.map((band) => ({ path: "/inbox", name: band.text, value: band.n, text: NUMBER.format(band.n), mark: `age ${band.text}` })), "wait");
+  const bands = found.ages_s.map((age, at) => ({ n: (waiting[at] ?? 0) - (waiting[at + 1] ?? 0), path: "/inbox" + listQuery({ older: age ? String(age) : "", younger: String(found.ages_s[at + 1] ?? "") }), text: at + 1 < found.ages_s.length ? (age ? `${took(age)} to ${took(found.ages_s[at + 1])}` : `under ${took(found.ages_s[1])}`) : `over ${took(age)}` }));
+  return lines(bands.map((band) => ({ path: band.path, name: band.text, value: band.n, text: NUMBER.format(band.n), mark: `age ${band.text}` })), "wait");
 }
 
 /** @param {Overview} found */

@@ -1,0 +1,139 @@
+"""Arguments that contradict the request, and ordinary calls that do not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from upshot.serve.contradictions import contradictions, named_paths
+
+IBAN = "DE02120300000000202051"
+# Requests as people write them, and calls that do what they say.
+ORDINARY: list[tuple[str, str, dict[str, Any]]] = [
+    ("Refund order 5033.", "refund", {"order": 5033, "amount": 73, "iban": IBAN}),
+    ("Refund order 5033.", "refund", {"order": 5033, "amount": 1730.5, "iban": IBAN}),
+    ("Please refund my last order, I am customer 4711.", "refund", {"order": 5034, "amount": 20}),
+    ("Refund orders 5033 and 5034, please.", "refund", {"order": 5033, "amount": 20}),
+    ("Refund orders 5033 and 5034, please.", "refund", {"order": 5034, "amount": 20}),
+    ("Refund orders 5033 to 5040.", "refund", {"order": 5036, "amount": 20}),
+    ("Refund 45 euros for order 5033", "refund", {"order": 5033, "cents": 4500}),
+    ("Refund 45,50 € of order 5033", "refund", {"order": 5033, "amount": 45.5}),
+    ("Refund 1.250 euros of order 5033", "refund", {"order": 5033, "amount": 1250.0}),
+    ("Refund 1,250.00 of order 5033", "refund", {"order": 5033, "amount": 1250}),
+    ("Give him 20 % off order 5033", "discount", {"order": "5033", "rate": 0.2}),
+    (f"Pay 90 to {IBAN}", "transfer", {"iban": IBAN, "amount": 90}),
+    ("Pay 90 to DE02 1203 0000 0000 2020 51", "transfer", {"iban": IBAN, "amount": 90}),
+    ("Send the bill to ben@shop.example", "send_mail", {"to": "ben@shop.example", "text": "Hi 77"}),
+    ("Forward the mail from ben@x.example", "send_mail", {"to": "help@shop.example", "text": ""}),
+    ("Mail Ben the invoice of 2504.", "send_mail", {"to": "ben@shop.example", "text": "As asked."}),
+    ("Mail the invoice of 2504 to Ben", "send_mail", {"to": "b@s.example", "text": "Invoice 2504"}),
+    ("Book a table for 4 at 19:30 on 5 May", "book", {"people": 4, "at": "2027-05-05T19:30"}),
+    ("Book 2 nights from 5 May", "book_room", {"from": "2027-05-05", "to": "2027-05-07"}),
+    ("Book 2 nights in June", "book_room", {"nights": 2, "rooms": 1, "from": "2027-06-01"}),
+    ("Cancel booking AB-1234", "cancel_booking", {"reference": "AB-1234", "fee": 0}),
+    ("Move my appointment from 10:00 to 14:00", "move", {"id": "ap_83k2", "to": "14:00"}),
+    ("Wait 20 minutes and try again", "retry_job", {"job": "j-81", "limit": 10, "in_s": 1200}),
+    ("Close ticket #881, it was done in version 2.4.1", "close_ticket", {"ticket": 881}),
+    ("Close the ticket about error 404", "close_ticket", {"ticket": 881}),
+    ("Delete the 3 oldest backups", "delete_backup", {"name": "db-2027-01-04"}),
+    ("Scale the shop to 12 pods", "scale", {"deployment": "shop-v2", "replicas": 12}),
+    ("Restart web-3 in eu-west-1", "restart", {"host": "web-3", "region": "eu-west-1"}),
+    ("Order 30 chairs like those of order 5033", "buy", {"article": "chair-7", "count": 30}),
+    ("Raise the price of SKU 88120 by 5", "set_price", {"sku": "88120", "price": 104.9}),
+    ("Block card 4111 1111 1111 1111", "block_card", {"card": "4111111111111111"}),
+    ("Call +49 170 1234567 back", "call", {"phone": "+491701234567"}),
+    (
+        "My flat is in Hauptstr. 12, 10115 Berlin",
+        "set_address",
+        {"street": "Hauptstr. 12", "zip": "10115"},
+    ),
+    ("Refund it, it broke after 14 days", "refund", {"order": 5033, "amount": 25}),
+    ("Yes, go on.", "refund", {"order": 5033, "amount": 25, "iban": IBAN}),
+    ("Invite ann@a.example and ben@b.example", "invite", {"email": "ann@a.example"}),
+    (
+        "Transfer 500 from account 1001 to 1002",
+        "transfer",
+        {"from": "1001", "to": "1002", "sum": 500},
+    ),
+    ("Set the alarm of room 204 to 7:15", "set_alarm", {"room": 204, "hour": 7, "minute": 15}),
+    (
+        "Post the digest of week 48",
+        "post",
+        {"channel": "C02AB7", "text": "Week 48: 12 orders, 9 paid"},
+    ),
+    ("Run the import of 2027-02-03 again", "run_import", {"day": "2027-02-03", "attempt": 2}),
+    ("Fetch https://a.example/f?id=7 and store it", "store", {"url": "https://a.example/f?id=7"}),
+    ("Buy a lamp under 40 euros", "buy", {"article": 9120, "price": 24.9}),
+    (
+        "Refund order 5033, the customer has written 3 times",
+        "refund",
+        {"order": 5033, "items": [1, 2]},
+    ),
+]
+# Calls that do something else than was asked: the argument, and what the request says.
+WRONG: list[tuple[str, str, dict[str, Any], list[tuple[str, str]]]] = [
+    (
+        "Refund order 5033.",
+        "refund",
+        {"order": 5034, "amount": 73, "iban": IBAN},
+        [("order", "5033")],
+    ),
+    ("Where is my money for 5033?", "refund", {"order_id": "5034"}, [("order_id", "5033")]),
+    ("Refund order 5033.", "refund", {"id": 5034, "why": "broken"}, [("id", "5033")]),
+    (
+        "Refund 45 euros for order 5033",
+        "refund",
+        {"order": 5033, "amount": 450},
+        [("amount", "45")],
+    ),
+    ("Refund 45 euros for order 5033", "refund", {"order": 5033, "amount": 54}, [("amount", "45")]),
+    (f"Pay 90 to {IBAN}", "pay", {"iban": IBAN[:-3] + "O51", "amount": 90}, [("iban", IBAN)]),
+    (
+        f"Pay 90 to {IBAN}",
+        "pay",
+        {"iban": "DE44500105175407324931", "amount": 90},
+        [("iban", IBAN)],
+    ),
+    (
+        "Mail the bill to ben@a.example",
+        "send_mail",
+        {"to": "eve@a.example"},
+        [("to", "ben@a.example")],
+    ),
+    (
+        "Cancel booking AB-1234",
+        "cancel_booking",
+        {"reference": "AB-1243"},
+        [("reference", "AB-1234")],
+    ),
+    ("Delete user 812", "delete_user", {"user": {"id": 821}}, [("user.id", "812")]),
+    ("Book 2 nights in June", "book_room", {"nights": 3, "rooms": 1}, [("nights", "2")]),
+    ("Move it to 2027-05-05", "move", {"job": "j-8", "day": "2027-05-06"}, [("day", "2027-05-05")]),
+    ("Restart web-3", "restart", {"host": "web-4"}, [("host", "web-3")]),
+    ("Mail Ben about order 5033", "send_mail", {"text": "Order 5034 is late"}, [("text", "5033")]),
+    ("Scale the shop to 12 pods", "scale", {"pods": 120}, [("pods", "12")]),
+]
+
+
+@pytest.mark.parametrize("case", ORDINARY, ids=[f"{one[0][:40]}" for one in ORDINARY])
+def test_an_ordinary_call_contradicts_nothing(case: tuple[str, str, dict[str, Any]]) -> None:
+    assert contradictions(*case) == ()
+
+
+@pytest.mark.parametrize("case", WRONG, ids=[f"{one[0][:40]}" for one in WRONG])
+def test_what_the_request_says_otherwise_is_found(case: Any) -> None:
+    *call, expected = case
+    assert [(one.path, one.asked) for one in contradictions(*call)] == expected
+
+
+def test_the_values_that_the_request_has_are_known() -> None:
+    given: Any = {"order": 5033, "amount": 12, "to": ["ben@a.example"], "note": "none"}
+    assert named_paths("Refund order 5033 to ben@a.example", given) == ("order", "to.0")
+
+
+def test_any_text_and_arguments_are_read() -> None:
+    request = "1 " * 20_000 + "﷽ ٣٤ ²³ 5033"
+    given: Any = {"a": None, "b": [], "c": {"d": True}, "e": "٣٤ 1.2.3,4 ,, 1e5", "f": 1e300}
+    assert contradictions(request, "", given) == ()
+    assert contradictions("", "refund", {}) == ()
