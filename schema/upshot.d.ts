@@ -66,8 +66,8 @@ export interface AgentError {
   /** One line that says what happened and, where possible, what to do. No traceback, no secret. */
   message: string;
   /**
-   * The class of the original exception, and then `details["provider_type"]` has the provider's own
-   * word; that word if nothing was raised; "" if none.
+   * The class of the original exception; `details["provider_type"]` then has the provider's own
+   * word. Without an exception it is that word; "" if there is none.
    * @defaultValue `""`
    */
   type?: string;
@@ -3395,8 +3395,8 @@ export interface RunReleased {
    */
   reason?: "drain" | "due" | "outer";
   /**
-   * When the run should be resumed; for a child run, until when its root run waits, null if that
-   * does not wait.
+   * When the run should be resumed; for a child run, the time until which its root run waits, null
+   * if the root run does not wait.
    */
   at?: Moment | null;
 }

@@ -114,4 +114,4 @@ def test_the_list_shows_conversations(command: Command, folder: Path) -> None:
     code, out, _ = command("runs", "--conversations", "--json")
     assert [(one["id"], one["revision"]) for one in json.loads(out)] == [("ada", 2)]
     code, _, err = command("runs", "--conversations", "--status", "failed")
-    assert (code, "--status is of a run" in err) == (2, True)
+    assert (code, "--status filters runs" in err) == (2, True)

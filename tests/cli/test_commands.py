@@ -121,7 +121,7 @@ def test_the_runs_that_are_listed_can_be_chosen(command: Command) -> None:
     code, _, err = command("runs", "--since", "monday")
     assert code == 2 and "--since is 'monday': give a moment" in err
     code, _, err = command("runs", "--conversations", "--tool", "double")
-    assert code == 2 and "--tool is of a run: leave it out with --conversations" in err
+    assert code == 2 and "--tool filters runs: leave it out with --conversations" in err
 
 
 def test_a_run_shown_as_json_is_its_result_with_a_timeline(command: Command) -> None:

@@ -140,8 +140,8 @@ def test_what_the_log_masks_the_page_masks_and_says_so(command: Command, tmp_pat
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--public"], "--public and --without are of the page: give --html FILE too"),
-        (["--without", "text"], "--public and --without are of the page: give --html FILE too"),
+        (["--public"], "--public and --without need --html FILE"),
+        (["--without", "text"], "--public and --without need --html FILE"),
         (["--html", "x", "--without", "txt"], "--without takes arguments, results, text, not"),
         (["--html", "x", "--json"], "--html writes a file: leave out --json and --events"),
         (["--html", "no/such/x"], "no/such/x cannot be written"),

@@ -171,7 +171,7 @@ async def test_a_sign_in_can_be_ended_in_every_browser(begin: Begin, tmp_path: P
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--client-id", "c"], "--client-id and --role are of a provider: give --oidc ISSUER"),
+        (["--client-id", "c"], "--client-id and --role need a provider: give --oidc ISSUER"),
         (["--oidc", "https://op.example", "--client-id", "c"], "--oidc needs a --role ROLE=GROUP"),
         (["--oidc", "https://op.example", "--role", "ops"], "--role is 'ops': give ROLE=GROUP"),
         (["--oidc", "http://op.example", "--client-id", "c", "--role", "view=*"], "of https"),

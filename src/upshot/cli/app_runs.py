@@ -382,7 +382,7 @@ def _open_sign_in(
         given: Any = {**provider, "roles": roles, "client_secret": secret, "url": url}
         return oidc(**given), "/"
     if provider["client_id"] or provider["roles"]:
-        raise Misuse("--client-id and --role are of a provider: give --oidc ISSUER too")
+        raise Misuse("--client-id and --role need a provider: give --oidc ISSUER too")
     sign_in = _open_owner_sign_in(signs_out=signs_out)
     return sign_in, sign_in.path
 
@@ -411,7 +411,7 @@ def _open_owner_sign_in(*, signs_out: bool) -> OwnerSignIn:
         return OwnerSignIn(path)
     except OSError as error:
         raise Misuse(
-            f"{path} cannot be used, which has the key of sign-ins: {error.strerror}; name another "
+            f"the file of the sign-in key, {path}, cannot be used: {error.strerror}; name another "
             "folder in XDG_STATE_HOME"
         ) from None
 

@@ -471,7 +471,7 @@ def runs(*, conversations: bool, status: str | None, width: int | None, **option
         )
     own = {"--status": status, "--width": width}
     for option in (*(name for name, value in own.items() if value is not None), *given):
-        raise click.UsageError(f"{option} is of a run: leave it out with --conversations")
+        raise click.UsageError(f"{option} filters runs: leave it out with --conversations")
     return run_command(listing.list_conversations, **options)
 
 

@@ -239,7 +239,7 @@ async def show_run(
     if html:
         return await _write_page(terminal, wanted, journal, html, parts, is_public=public)
     if public or without:
-        raise Misuse("--public and --without are of the page: give --html FILE too")
+        raise Misuse("--public and --without need --html FILE")
     if events:
         return await _show_events(terminal, wanted, journal)
     async with open_journal(existing_journal(journal), create=False) as log:

@@ -52,7 +52,7 @@ def new_journal(where: str) -> str:
     if _is_no_path(where):
         return where
     if where == SQLITE_MEMORY:
-        raise Misuse(f"{SQLITE_MEMORY} is what SQLite calls it: give --journal {MEMORY}")
+        raise Misuse(f"{SQLITE_MEMORY} is SQLite's name for it: give --journal {MEMORY}")
     path = Path(where).absolute()
     if where == DEFAULT_JOURNAL:
         try:

@@ -128,7 +128,7 @@ class EffectEntry(Value, frozen=True, kw_only=True, metaclass=CheckedMeta):
     def is_made_by(self, call_id: str, idempotency_key: str) -> bool:
         """Return whether the last call made for the effect is this one, in its run or in a fork.
 
-        The idempotency key tells calls apart that have one id in two runs or two attempts; rows
+        The idempotency key distinguishes calls that have the same id in two runs or attempts; rows
         whose log is gone have none.
         """
         if self.idempotency_key and idempotency_key:

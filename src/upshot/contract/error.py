@@ -30,8 +30,8 @@ class AgentError(Value, frozen=True, kw_only=False, metaclass=CheckedMeta):
         code: The kind of failure; an open word.
         message: One line that says what happened and, where possible, what to do.
             No traceback, no secret.
-        type: The class of the original exception, and then ``details["provider_type"]`` has the
-            provider's own word; that word if nothing was raised; "" if none.
+        type: The class of the original exception; ``details["provider_type"]`` then has the
+            provider's own word. Without an exception it is that word; "" if there is none.
         status_code: The HTTP status, None if there was none.
         retryable: Whether the same request may succeed later.
         retry_after_s: The minimum seconds to wait before a retry; None if unknown.

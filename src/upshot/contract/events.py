@@ -437,8 +437,8 @@ class RunReleased(RunEvent, frozen=True, kw_only=True):
     Attributes:
         reason: "drain": the worker shuts down; "due": the run waits until a moment; "outer": a
             child run whose parent was released.
-        at: When the run should be resumed; for a child run, until when its root run waits, None if
-            that does not wait.
+        at: When the run should be resumed; for a child run, the time until which its root run
+            waits, None if the root run does not wait.
     """
 
     reason: ReleaseReason = "drain"

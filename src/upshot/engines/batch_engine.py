@@ -30,7 +30,7 @@ class BatchEngine(LoopEngine):
     and submits it again only if it is not there. If the list cannot tell, the run fails, since the
     provider may have the batch.
 
-    The provider's fault of a single question is no fault of the run, which asks again later.
+    If asking the provider fails once, the run does not fail: it asks again later.
 
     Args:
         model: A model of a provider that has batches.

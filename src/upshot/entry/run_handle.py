@@ -85,7 +85,7 @@ class RunHandle:
                 the first park too, unless it was answered or the run has continued since.
             deltas: Whether to yield pieces of replies and tools' progress too, merged into one each
                 100 ms, starting with those since the last durable event. A model call that starts
-                while nobody asks for deltas has none. When another session repeats a model call,
+                while no reader asks for deltas has none. When another session repeats a model call,
                 the pieces so far are void: a ``ModelRetried`` with a ``part`` says so.
 
         Raises:

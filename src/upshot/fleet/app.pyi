@@ -182,7 +182,7 @@ class App:
             budget: Limits.
             history: Messages that come before the request.
             if_waiting: While another turn of the conversation waits for answers, "refuse" waits
-                too, "tell" starts all the same.
+                too, "tell" starts without waiting.
             max_attempts: The number of attempts that deciders may ask for.
             model: "provider:name".
             policy: Rules on tools, in place of those of the App.
@@ -238,16 +238,16 @@ class App:
             every: From a second on; ``timedelta(hours=1)`` is each full hour, since 1970 in UTC.
             at: One moment or several, timezone-aware.
             tz: The time zone of *cron*.
-            missed: How many runs moments get that passed while no worker was there: "latest" is
-                one, for the latest; "all" is one each, for the latest 100; "skip" is none for what
-                is over a minute late.
+            missed: What moments get that passed without a worker: "latest" makes one run, for the
+                latest of them; "all" makes one for each of the latest 100; "skip" makes none for a
+                moment that is over a minute late.
             overlap: Whether to submit while the previous run has not ended; otherwise it is missed.
             artifacts: Channels whose messages become artifacts of the result.
             attributes: Free JSON for engine, tools and hooks.
             budget: Limits.
             history: Messages that come before the request.
             if_waiting: While another turn of the conversation waits for answers, "refuse" waits
-                too, "tell" starts all the same.
+                too, "tell" starts without waiting.
             max_attempts: The number of attempts that deciders may ask for.
             model: "provider:name".
             policy: Rules on tools, in place of those of the App.
@@ -496,8 +496,8 @@ class App:
                 timezone-aware.
             until: Only runs that started, or were submitted, before this moment.
             currency: Only runs that cost money in this currency, such as "EUR".
-            sort: Instead of newest first, largest first, without runs that have none: "cost" (one
-                currency after another), "tokens", "took" (from a tenth of a second), or "effect",
+            sort: Largest first, instead of newest first, and without runs that lack the figure:
+                "cost" (one currency after another), "tokens", "took" (0.1 s or more), or "effect",
                 where unknown is the largest.
             before: Only runs that come after this one: the last of the previous page.
             limit: The maximum number of runs, from 1; None returns all.

@@ -71,7 +71,7 @@ class SubmitOptions(TypedDict, total=False):
         budget: Limits.
         history: Messages that come before the request.
         if_waiting: While another turn of the conversation waits for answers, "refuse" waits too,
-            "tell" starts all the same.
+            "tell" starts without waiting.
         max_attempts: The number of attempts that deciders may ask for.
         model: "provider:name".
         policy: Rules on tools, in place of those of the App.

@@ -241,7 +241,7 @@ class Dataset:
         return cls(name, tuple(mask(_without_marks(case)) for case in cases if case is not None))
 
     def with_cases(self, cases: Iterable[Case]) -> Dataset:
-        """Return the dataset with further cases, without those whose id it has."""
+        """Return the dataset with further cases; those whose id it has already are left out."""
         known = {case.id for case in self.cases}
         return Dataset(self.name, (*self.cases, *(one for one in cases if one.id not in known)))
 

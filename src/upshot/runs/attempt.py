@@ -502,7 +502,7 @@ def ending_of(context: RunContext, host: RunHost, error: BaseException | None) -
 
 
 def log_waits(context: RunContext, ending: Ending) -> Ending:
-    """Log the questions that an engine parks on itself, and return all in the order of the log.
+    """Log the questions that the engine itself parks on; return all questions in log order.
 
     Args:
         context: The run, which is about to park.

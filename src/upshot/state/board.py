@@ -99,7 +99,7 @@ class Board:
         """Ignore appends that repeat what was produced so far, in order.
 
         Until a message is appended again, ``so_far``, ``last_produced`` and ``open_calls`` do not
-        include it. So an engine that finds its place there repeats what it did.
+        include it. So an engine that finds its place by them repeats what it did.
         """
         self._again = {
             channel: deque(messages[self._seeded.get(channel, 0) :])

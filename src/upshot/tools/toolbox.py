@@ -532,7 +532,8 @@ class Toolbox:
         Args:
             calls: The calls that the model requested.
             turn: A label for their records.
-            reply: The same for calls of one reply that are dispatched separately; None: all here.
+            reply: An id that calls of one reply share if they are dispatched separately; None if
+                all of them are here.
 
         Returns:
             One outcome for each call in call order, except parked calls, which are in

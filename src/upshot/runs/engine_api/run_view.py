@@ -412,7 +412,7 @@ class Run:
             agent: The agent.
             request: Its request.
             key: Names the child, unique in the run over all attempts and sessions. A child that has
-                ended returns its result and does not run again; if it was interrupted or is
+                ended returns its result and does not run again; one that was interrupted or is
                 parked resumes from its log. None starts a new child each time. But in the body of a
                 step, and in an engine that calls ``hand_back`` such as a script, the nth child with
                 the same agent and request is the nth such child again.
