@@ -62,7 +62,9 @@ DOCS_GROUP = $$($(PYTHON) -c 'import tomllib; print(*tomllib.load(open("pyprojec
 TYPESCRIPT := .venv/node/.ready
 NPM_FILES := $(addprefix tests/schema/,package.json package-lock.json .npmrc)
 CODE := src tests docs/site $(wildcard examples bench fuzz kills stress)
-WORKERS ?= 2
+# More than there are cores: many tests wait for processes and time limits. Each one more costs
+# the processor 12 s for its collection.
+WORKERS ?= 3
 
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 # Without the caches every process that a test starts compiles the package again.
@@ -125,7 +127,7 @@ help: ## list the targets
 demo: $(DEMO) ## run the survey agent on this repository, or on DEMO_REPO=..., with MODEL=...
 	@$(BIN)/python examples/survey/demo.py $(if $(MODEL),--model '$(MODEL)')
 
-test: format-check lint layers $(TYPESCRIPT) ## formatting, lint, layers, then types beside the tests
+test: format-check lint layers $(TYPESCRIPT) ## formatting, lint, layers, then types beside the tests; TIMES=FILE gets what each test costs
 	@said=$$(mktemp) && { $(MAKE) --no-print-directory types >$$said 2>&1 & checks=$$!; trap "kill $$checks" INT TERM; \
 	  $(MAKE) --no-print-directory unit; tests=$$?; wait $$checks; types=$$?; cat $$said; rm -f $$said; \
 	  exit $$((tests | types)); }
@@ -147,7 +149,8 @@ layers: $(DEV)
 
 unit: $(DEV) $(TYPESCRIPT)
 	@echo tests
-	@$(BIN)/pytest -q -n $(WORKERS) -m 'not slow'
+	@$(if $(TIMES),rm -f '$(TIMES)' && UPSHOT_TEST_TIMES='$(abspath $(TIMES))') \
+	  $(BIN)/pytest -q -n $(WORKERS) -m 'not slow'
 
 slow: $(DEV) ## run the tests that `make test` leaves out: more cases of the same, on more journals, larger ones
 	@$(BIN)/pytest -q -n $(WORKERS) -m slow

@@ -17,6 +17,7 @@ from hypothesis.internal.conjecture import providers
 from tests.places import Place
 from tests.postgres import PostgresServer, fast_folder, started_server
 from tests.slow import mark_slow
+from tests.times import Times
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -66,14 +67,18 @@ def pytest_collection_finish() -> None:
 
 
 @pytest.hookimpl(trylast=True)
-def pytest_configure() -> None:
-    """Make the examples of `make test` independent of the modules that happen to be loaded.
+def pytest_configure(config: pytest.Config) -> None:
+    """Record what tests cost if that is asked for.
+
+    Also make the examples of `make test` independent of the modules that happen to be loaded.
 
     Hypothesis also tries the constants in their source. Which modules are loaded depends on the
     tests that ran before in this worker, and on the folder: one named "test" is left out.
     """
     if settings.default.derandomize and hasattr(providers, "_get_local_constants"):
         providers._get_local_constants = providers.Constants
+    if path := os.environ.get("UPSHOT_TEST_TIMES"):
+        config.pluginmanager.register(Times(path))
 
 
 def pytest_cmdline_main(config: pytest.Config) -> None:
@@ -120,6 +125,9 @@ def _clear_environment(patch: pytest.MonkeyPatch) -> None:
     for name in filter(NOT_OURS.fullmatch, list(os.environ)):
         patch.delenv(name)
     patch.setenv("TERM", "xterm")
+    # Each HTTP client reads the certificates that it trusts. The 140 of the machine take 40 ms, and
+    # no test needs them. The key of this one was thrown away.
+    patch.setenv("SSL_CERT_FILE", str(ROOT / "tests" / "trusted.pem"))
 
 
 @pytest.fixture(scope="session", autouse=True)

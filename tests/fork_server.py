@@ -38,6 +38,8 @@ PRELOADED = (
     "mcp.client.streamable_http",
     "mcp.server",
     "psycopg",
+    "pytest",
+    "pytest_asyncio.plugin",
     "sse_starlette",
     "starlette",
     "uvicorn",

@@ -32,6 +32,7 @@ __all__ = [
     "MAX_S",
     "SHARED",
     "launched",
+    "run_pytest",
     "run_python",
     "run_to_its_kill",
     "start_python",
@@ -79,6 +80,19 @@ def run_python(
     if check:
         done.check_returncode()
     return done
+
+
+def run_pytest(folder: Path, *options: str) -> str:
+    """Run a session of pytest in *folder*; return what it prints.
+
+    Of the installed plugins it loads pytest-asyncio alone, to start in a third of the time.
+    """
+    # The modules of the process were loaded before pytest could rewrite them.
+    ignored = ("-W", "ignore::pytest.PytestAssertRewriteWarning")
+    environment = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    program = ("-m", "pytest", "-q", "-p", "pytest_asyncio.plugin", *options, *ignored)
+    done = run_python(*program, cwd=folder, env=environment, text=True)
+    return done.stdout + done.stderr
 
 
 def run_to_its_kill(program: Path, *arguments: object) -> None:

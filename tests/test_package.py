@@ -74,12 +74,27 @@ def loaded_by(statement: str) -> set[str]:
     return set(done.stdout.split())
 
 
+def functions_in(node: ast.AST) -> Iterator[Function]:
+    """The functions of a module. Expressions are most of its nodes, and have none."""
+    for part in ("body", "handlers", "orelse", "finalbody", "cases"):
+        for child in getattr(node, part, ()):
+            if isinstance(child, Function):
+                yield child
+            yield from functions_in(child)
+
+
 def lines_without_docstring(function: Function) -> int:
     lines = (function.end_lineno or function.lineno) - function.lineno + 1
     if ast.get_docstring(function, clean=False) is None:
         return lines
     docstring = function.body[0]
     return lines - ((docstring.end_lineno or docstring.lineno) - docstring.lineno + 1)
+
+
+def names_a_machine(text: str) -> bool:
+    # To look for the words is a tenth of the work, and few files have them.
+    has_words = any(f"/{name}" in text for name in ("work", "tmp"))
+    return has_words and MACHINE_PATH.search(text) is not None
 
 
 def project_files() -> Iterator[Path]:
@@ -140,8 +155,8 @@ def faults_of(path: Path) -> Iterator[str]:
     for name, node in definitions.items():
         if not name.startswith("_") and not ast.get_docstring(node):
             yield f"{name} has no docstring"
-    for node in ast.walk(tree):
-        if isinstance(node, Function) and lines_without_docstring(node) > MAX_FUNCTION_LINES:
+    for node in functions_in(tree):
+        if lines_without_docstring(node) > MAX_FUNCTION_LINES:
             yield f"{node.name} has more than {MAX_FUNCTION_LINES} lines"
 
 
@@ -162,6 +177,7 @@ def test_naming_a_model_of_a_cloud_loads_no_library_of_the_cloud() -> None:
     assert not tops & LOADED_AT_FIRST_USE
 
 
+@pytest.mark.slow("tools")
 @pytest.mark.parametrize("part", TAKEN_ALONE)
 def test_a_part_can_be_taken_without_runs_and_http(part: str) -> None:
     loaded = loaded_by(f"from upshot.{part} import *")
@@ -177,6 +193,6 @@ def test_no_file_names_a_folder_of_one_machine() -> None:
     naming = [
         path.relative_to(ROOT).as_posix()
         for path in project_files()
-        if MACHINE_PATH.search(path.read_text("utf-8", errors="replace"))
+        if names_a_machine(path.read_text("utf-8", errors="replace"))
     ]
     assert not naming

@@ -5,6 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
+
 from tests.quick import ROOT, nearest_tests
 
 
@@ -19,6 +21,7 @@ def test_a_page_concerns_no_test() -> None:
     assert nearest_tests(["docs/serve.md"]) == []
 
 
+@pytest.mark.slow
 def test_it_stops_when_its_time_is_over() -> None:
     code = (
         "import sys; from tests import quick; quick.LIMIT_S = 0.0;"

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 from tests.docs.test_pages import ROOT
 from tests.docs.test_types import FILE
+from tests.processes import run_pytest
 from tests.serve.kit import served
 from upshot import App
 from upshot.cli.loading import import_file
@@ -35,8 +34,4 @@ async def test_the_check_of_the_page_is_red_and_then_green(tmp_path: Path) -> No
 def _pytest(folder: Path) -> str:
     # An installed upshot names the plugin to pytest.
     plugin = ["-p", "upshot.testing.cases_marker", "-p", "no:cacheprovider"]
-    program = [sys.executable, "-m", "pytest", "-q", *plugin, "test_desk.py"]
-    done = subprocess.run(
-        program, cwd=folder, capture_output=True, text=True, check=False, timeout=120
-    )
-    return done.stdout
+    return run_pytest(folder, *plugin, "test_desk.py")

@@ -62,6 +62,7 @@ async def most_between_two_turns(count: int, model: Model) -> int:
     return most
 
 
+@pytest.mark.slow
 async def test_others_wait_no_longer_for_a_longer_reply() -> None:
     def scripted(count: int) -> Model:
         return ScriptedModel([reply_of(count), "done"])

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from typing import Any
 
 import jsonschema_rs
@@ -58,10 +56,8 @@ def test_the_machine_fits_its_schema_and_has_no_fault() -> None:
 
 def test_without_the_extra_it_says_in_one_sentence_what_to_install() -> None:
     start = "import runpy, sys; sys.modules['yaml'] = None; sys.argv = sys.argv[1:]; "
-    program = [sys.executable, "-c", f"{start}runpy.run_path(sys.argv[0], run_name='__main__')"]
-    done = subprocess.run(
-        [*program, FOLDER / "waiting.py"], capture_output=True, text=True, check=False, timeout=60
-    )
+    program = f"{start}runpy.run_path(sys.argv[0], run_name='__main__')"
+    done = run_python("-c", program, FOLDER / "waiting.py", text=True)
     assert (done.returncode, done.stdout) == (2, "")
     assert "or in a clone pip install -e '.[machine]'" in done.stderr
     assert "Traceback" not in done.stderr

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from typing import Any
 
 import pytest
 
+from tests.processes import run_python
 from upshot import Agent, App, Misuse, ScriptedModel
 from upshot.fleet import dbos_driver
 
@@ -17,10 +16,7 @@ def app() -> App:
 
 
 def output_of(program: str) -> str:
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60
-    )
-    return done.stdout
+    return run_python("-c", program, text=True, check=True).stdout
 
 
 def test_a_missing_extra_is_named() -> None:
@@ -37,6 +33,7 @@ def test_a_missing_extra_is_named() -> None:
     )
 
 
+@pytest.mark.slow
 def test_importing_it_loads_no_dbos() -> None:
     program = (
         "import sys; from upshot.fleet import dbos_driver\n"
@@ -65,6 +62,7 @@ def test_anything_but_an_app_is_misuse() -> None:
         dbos_driver(wrong)
 
 
+@pytest.mark.slow
 def test_a_driver_that_is_entered_before_the_launch_says_what_to_call() -> None:
     program = (
         "import asyncio\n"

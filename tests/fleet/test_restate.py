@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
-import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Any, NamedTuple
@@ -12,6 +10,7 @@ from typing import Any, NamedTuple
 import pytest
 from aiohttp import web
 
+from tests.processes import run_python
 from upshot import Agent, App, Misuse, PendingApproval, ScriptedModel, ScriptEngine, ToolCall, tool
 from upshot.fleet import restate_service
 from upshot.fleet.driver import Driver
@@ -29,10 +28,7 @@ def app() -> App:
 
 
 def said_by(program: str) -> str:
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60
-    )
-    return done.stdout
+    return run_python("-c", program, text=True, check=True).stdout
 
 
 def test_a_missing_extra_is_named() -> None:
@@ -49,6 +45,7 @@ def test_a_missing_extra_is_named() -> None:
     )
 
 
+@pytest.mark.slow
 def test_importing_it_loads_no_restate() -> None:
     program = (
         "import sys; from upshot.fleet import App, restate_service\n"

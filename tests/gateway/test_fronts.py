@@ -26,13 +26,13 @@ MODES = pytest.mark.parametrize("mode", ["legacy", "auto"])
 
 
 @asynccontextmanager
-async def program(*words: str) -> AsyncGenerator[str]:
+async def program(*words: str, really: bool = False) -> AsyncGenerator[str]:
     """A program that serves over HTTP, and prints its address in a line of its own.
 
-    The one for a user is started by the interpreter.
+    It is forked, or started by the interpreter if *really* is true.
     """
     options: Any = {"cwd": ROOT, "stdout": PIPE, "stderr": STDOUT}
-    if "--as" in words:
+    if really:
         process = watched(subprocess.Popen([sys.executable, *words], **options))
     else:
         process = start_python(*words, **options)
@@ -115,10 +115,12 @@ async def test_programs_that_clients_share_end_when_idle(
         assert (await client.list_tools()).tools
 
 
-async def test_a_program_serves_http_for_the_user_that_it_is_told(place: Place):
+@pytest.mark.slow("interpreter")
+@pytest.mark.parametrize("really", [False, True], ids=["fork", "interpreter"])
+async def test_a_program_serves_http_for_the_user_that_it_is_told(place: Place, *, really: bool):
     place.write()
     async with (
-        program(*place.command("--port", "0", "--as", "ann")) as url,
+        program(*place.command("--port", "0", "--as", "ann"), really=really) as url,
         Client(url, mode="legacy") as client,
     ):
         assert text_of(await client.call_tool("refund", {"order_id": "7"})) == "re_7"

@@ -107,6 +107,7 @@ def by_handoff() -> Agent[Any]:
     return Agent("front", model=model, handoffs=[Handoff("clerk"), clerk()][1:])
 
 
+@pytest.mark.slow("by_loop", "by_tool", "by_script")
 @pytest.mark.parametrize(
     "make", [by_loop, by_tool, by_graph, by_script, by_machine], ids=lambda one: one.__name__
 )

@@ -544,7 +544,7 @@ async def test_a_trial_is_not_continued_outside_the_lab(*, inside: bool) -> None
         return "Done." if any(one.tool_call_id for one in messages) else asks
 
     asks: Any = ToolCall("p", "pay", {"cents": 5})
-    payer = Agent("payer", model=ScriptedModel(lambda messages: asks), tools=[pay])
+    payer = Agent("payer", model=ScriptedModel(reply), tools=[pay])
     boss = Agent("boss", model=ScriptedModel(reply), tools=[payer])
     agent = boss if inside else payer
     call = ToolCall("h", "payer", {"request": "Pay."}) if inside else asks

@@ -196,6 +196,7 @@ async def test_options_that_are_data_change_the_name() -> None:
     assert len({*names}) == len(names)
 
 
+@pytest.mark.slow
 def test_the_digest_is_the_same_in_every_process() -> None:
     code = (
         "from tests.lab.test_names import PAIRS; from upshot.lab.agent_digest import digest_of; "

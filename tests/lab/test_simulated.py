@@ -208,6 +208,7 @@ async def test_a_simulator_that_fails_for_now_is_asked_again_by_the_next_experim
     assert (row.status, args(row.simulated)) == ("completed", [("find", {"id": 7})])
 
 
+@pytest.mark.slow
 async def test_any_cut_of_a_simulated_experiment_makes_the_same_report() -> None:
     dataset, whole = await recorded(clerk()), Ordered()
     judge = Agent("kind", model=paid(lambda messages: "1"))
@@ -230,6 +231,7 @@ async def test_any_cut_of_a_simulated_experiment_makes_the_same_report() -> None
     assert not ASKED
 
 
+@pytest.mark.slow("by_tool*", "by_graph*", "by_machine*")
 @pytest.mark.parametrize("tools", ["simulated", pytest.param("recorded", marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
     "make",

@@ -19,6 +19,7 @@ def test_the_quantiles_are_those_of_the_tables(freedom: int, value: float) -> No
     assert student_quantile(0.975, freedom) == pytest.approx(value, abs=2e-3)
 
 
+@pytest.mark.slow("20")
 @pytest.mark.parametrize("count", [6, 20])
 def test_the_interval_covers_the_mean_about_as_often_as_it_says(count: int) -> None:
     draw, covered, rounds = random.Random(7), 0, 200

@@ -90,7 +90,7 @@ HOSTILE = {
 SLOW = ("bomb of lines", "comments")
 
 
-@pytest.mark.slow("* *", "line", "fields", "comments", "drip")
+@pytest.mark.slow("bomb", "* *", "line", "fields", "comments", "drip")
 @pytest.mark.skipif(sys.platform != "linux", reason="nothing is told of memory here")
 @pytest.mark.parametrize("name", [name for name in HOSTILE if HELD_MS or name not in SLOW])
 async def test_a_hostile_reply_is_one_error_in_little_memory(serve, name):

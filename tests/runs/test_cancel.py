@@ -159,7 +159,7 @@ async def test_an_interrupt_in_the_middle_of_tools_leaves_valid_messages() -> No
 
 async def test_calls_that_had_not_started_are_denied_as_cancelled() -> None:
     agent = both(slow, slow.but(name="slow_too"))
-    async with start(agent, "?") as live:
+    async with start(agent, "?", write_grace_s=0.05) as live:
         async for event in live:
             if event.kind == "tool_started":
                 live.interrupt()

@@ -227,7 +227,7 @@ def is_unknown(result: AgentResult[Any], event: Any) -> bool:
     return result.error is not None and result.error.code == "interrupted"
 
 
-@pytest.mark.slow("loops of a script", "machine")
+@pytest.mark.slow("loop*", "machine")
 @pytest.mark.parametrize("case", CASES)
 async def test_a_run_that_was_cut_anywhere_ends_as_if_it_had_not_been(case: str) -> None:
     make, options = CASES[case]

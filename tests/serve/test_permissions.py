@@ -116,11 +116,12 @@ class Desk:
         chat = await self.site.conversation_of(user, f"chat-{self.count}")
         handle = await self.site.submit(user, "desk", token, conversation=chat)
         await self.app.activate(handle.id)
-        [item] = await self.app.inbox(run_id=handle.id)
-        assert isinstance(item.pending, PendingApproval)
-        await handle.answer(item.pending.approve(always="tool", by="sam"))
+        # The inbox of many runs would be read for longer than all the rest takes.
+        [first] = (await handle.state()).pending
+        assert isinstance(first, PendingApproval)
+        await handle.answer(first.approve(always="tool", by="sam"))
         await self.app.activate(handle.id)
-        asked = {one.pending.id: one.pending for one in await self.app.inbox(run_id=handle.id)}
+        asked = {one.id: one for one in (await handle.state()).pending}
         digests = {id: getattr(one, "digest", "") for id, one in asked.items()}
         [grant] = [one.id for one in await self.app.grants(limit=1) if one.run_id == handle.id]
         [effect] = [one.id for one in await self.app.effects(run_id=handle.id)]
@@ -272,6 +273,12 @@ def places_of(row: Row, kind: str, relations: Sequence[str]) -> list[tuple[int, 
     return found
 
 
+def is_tried(row: Row, kind: str) -> bool:
+    """Whether what a user may do on a route is done too: of what changes a run, one in three."""
+    turn = ROWS.index(row) + [*USERS].index(kind)
+    return row.method == "GET" or row.need not in NAMED or turn % 3 == 0
+
+
 async def faults_of(row: Row, site: Desk, runs: list[Waiting], *, of_every_run: bool) -> list[str]:
     wrong: list[str] = []
     is_of_run = row.need in NAMED or row.path == "/ui/{agent}/{chat}"
@@ -279,9 +286,12 @@ async def faults_of(row: Row, site: Desk, runs: list[Waiting], *, of_every_run: 
         site.user = user
         places = [*enumerate(relations)] if of_every_run else places_of(row, kind, relations)
         for place, relation in places if is_of_run else [(0, "any")]:
+            wanted = expected(row, user, relation)
+            if wanted == "done" and not of_every_run and not is_tried(row, kind):
+                continue
             run = runs[place]
             status, text = await site.ask(*filled(row, run))
-            found, wanted = outcome_of(row, status, text), expected(row, user, relation)
+            found = outcome_of(row, status, text)
             case = f"{row.method} {row.path} {row.act}: {kind}, run of {OWNERS[place]}"
             if found != wanted:
                 wrong.append(f"{case}: {found}, not {wanted}")

@@ -56,8 +56,12 @@ def link_of(process: Any) -> str:
     raise AssertionError("it printed no link")
 
 
-async def test_the_link_works_once_and_the_cookie_outlives_a_restart(begin: Begin) -> None:
-    first = begin("--port", "0", really=True)
+@pytest.mark.slow("interpreter")
+@pytest.mark.parametrize("really", [False, True], ids=["fork", "interpreter"])
+async def test_the_link_works_once_and_the_cookie_outlives_a_restart(
+    begin: Begin, *, really: bool
+) -> None:
+    first = begin("--port", "0", really=really)
     link = link_of(first)
     site = link.partition("/sign-in")[0]
     jar = aiohttp.CookieJar(unsafe=True)

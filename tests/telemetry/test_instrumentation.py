@@ -10,6 +10,7 @@ import pytest
 from opentelemetry import metrics, trace
 from opentelemetry.sdk.trace import SpanProcessor, TracerProvider
 
+from tests.processes import run_python
 from tests.telemetry.kit import Sight
 from upshot import Agent, Misuse, ScriptedModel, run
 from upshot.telemetry import instrument
@@ -101,15 +102,14 @@ def test_a_missing_extra_is_named() -> None:
         "try: instrument()\n"
         "except ValueError as error: print(type(error).__name__, error)\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60
-    )
+    done = run_python("-c", program, text=True, check=True)
     assert done.stdout == (
         "Misuse telemetry needs an extra: pip install 'upshot-agents[otel]', "
         "or in a clone pip install -e '.[otel]'\n"
     )
 
 
+@pytest.mark.slow
 def test_importing_it_loads_no_opentelemetry() -> None:
     program = (
         "import sys, upshot.telemetry as t; t.instrument\n"

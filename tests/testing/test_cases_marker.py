@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests.processes import run_pytest
 from upshot import Agent, Request, ScriptedModel, ToolCall, lab, run, tool
 from upshot.journal import MemoryJournal
 
@@ -76,11 +77,7 @@ def session(folder: Path, *options: str, approval: str = "", tests: str = TESTS)
     plugin = ["-p", "upshot.testing.cases_marker", "-p", "no:cacheprovider"]
     scope = "asyncio_default_fixture_loop_scope=function"
     strict = ["--strict-markers", "-o", "asyncio_mode=auto", "-o", scope, "-W", "error"]
-    program = [sys.executable, "-m", "pytest", "-q", *plugin, *strict, *options, "."]
-    done = subprocess.run(
-        program, cwd=folder, capture_output=True, text=True, check=False, timeout=120
-    )
-    return done.stdout + done.stderr
+    return run_pytest(folder, *plugin, *strict, *options, ".")
 
 
 async def test_each_case_is_a_test_with_its_recorded_replies(tmp_path: Path) -> None:

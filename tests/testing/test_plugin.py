@@ -1,11 +1,10 @@
 """Fixtures for pytest."""
 
 import socket
-import subprocess
-import sys
 
 import pytest
 
+from tests.processes import run_pytest
 from upshot.models import resolve
 from upshot.testing.plugin import (  # noqa: F401  # fixtures are found by name
     NetworkUsed,
@@ -37,10 +36,7 @@ def test_the_fixtures_fail_who_does_not_play_to_the_end(tmp_path):
         "def test_unplayed(scripted):\n    scripted(['one', 'two'])\n"
         "def test_far(no_network):\n    socket.create_connection(('192.0.2.1', 80))\n"
     )
-    program = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "."]
-    done = subprocess.run(
-        program, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=120
-    )
-    assert "has 2 of 2 replies left to play" in done.stdout
-    assert "NetworkUsed: a connection to 192.0.2.1:80 was tried" in done.stdout
-    assert "1 failed, 1 passed, 1 error" in done.stdout
+    shown = run_pytest(tmp_path, "-p", "no:cacheprovider", ".")
+    assert "has 2 of 2 replies left to play" in shown
+    assert "NetworkUsed: a connection to 192.0.2.1:80 was tried" in shown
+    assert "1 failed, 1 passed, 1 error" in shown

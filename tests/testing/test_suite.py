@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
-import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
@@ -12,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests.processes import run_pytest
 from tests.testing.suites import assert_red, run_check
 from upshot import testing
 from upshot.adapters import from_strands
@@ -245,9 +244,6 @@ def test_a_suite_runs_in_either_mode_and_shows_what_it_compared(tmp_path: Path, 
         "class TestIt(ModelContract):\n    def make(self):\n        return Named()\n"
     )
     options = ("-p", "no:cacheprovider", "-k", "name", "-W", "error")
-    program = [sys.executable, "-m", "pytest", "-q", *options, "."]
-    done = subprocess.run(
-        program, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=120
-    )
-    assert "AssertionError: its name is '' and no text" in done.stdout
-    assert "test_its_name_says_provider_and_model" in done.stdout
+    shown = run_pytest(tmp_path, *options, ".")
+    assert "AssertionError: its name is '' and no text" in shown
+    assert "test_its_name_says_provider_and_model" in shown

@@ -57,6 +57,7 @@ def test_each_evaluation_counts_for_itself() -> None:
         assert expression.value(Variables({"context": {"all": [0] * 30_000}}))
 
 
+@pytest.mark.slow
 def test_a_list_that_is_built_for_too_long_comes_to_an_end() -> None:
     with pytest.raises(Failed, match="computes for over 1 s"):
         value("context.all.map(x, x)", all=[0] * 45_000)

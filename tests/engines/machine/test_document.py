@@ -120,6 +120,7 @@ BOMB = "a0: &a0 [x,x,x,x,x,x,x,x,x]\n" + "\n".join(
 )
 
 
+@pytest.mark.slow("items")
 @pytest.mark.parametrize(
     "text",
     [BOMB, MERGED, "a: " + "[" * 100_000, "a: " + "{" * 100_000, "- " * 100_000,

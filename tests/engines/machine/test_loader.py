@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import pickle
-import subprocess
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -15,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.engines.machine_kit import whole
+from tests.processes import run_python
 from upshot import Agent, BrokenMachine, Misuse, ModelSettings, load_machine
 from upshot.engines import check_machine, machine_schema
 
@@ -390,8 +389,7 @@ def test_without_the_extra_it_is_named(missing: str) -> None:
         "try: upshot.load_machine('states:\\n  a: {type: initial, output: 1 + 1}')\n"
         "except upshot.Misuse as error: print(error)"
     )
-    command = [sys.executable, "-W", "error", "-c", program, missing]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    done = run_python("-W", "error", "-c", program, missing, text=True, check=True)
     assert "pip install 'upshot-agents[machine]', or in a clone pip install -e" in done.stdout
 
 

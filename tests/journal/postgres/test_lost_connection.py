@@ -17,7 +17,7 @@ from upshot.journal import PostgresJournal
 from upshot.journal.postgres.server import LEASE_S, Server
 
 # As many cuts as are wanted: `UPSHOT_TEST_CUTS=1000 make postgres`.
-CUTS = int(os.environ.get("UPSHOT_TEST_CUTS", "40"))
+CUTS = int(os.environ.get("UPSHOT_TEST_CUTS", "15"))
 
 
 @pytest.fixture(autouse=True)

@@ -15,7 +15,7 @@ from upshot.journal.run_list import RunQuery
 from upshot.journal.sql.conversations import list_conversations
 
 _START = datetime(2026, 1, 1, tzinfo=UTC)
-_COUNT = 2_000
+_COUNT = 200
 _TURNS = 3
 
 
@@ -47,7 +47,6 @@ class _Rows(list[Any]):
         return self[0] if self else None
 
 
-@pytest.mark.slow("False")
 @pytest.mark.parametrize("newest_first", [True, False])
 async def test_a_page_of_many_conversations_is_one_statement(
     tmp_path: Path, newest_first: bool

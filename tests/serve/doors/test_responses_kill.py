@@ -12,6 +12,7 @@ from tests.serve.doors.test_responses import ROUTE, made, streamed, texts
 async def test_a_response_goes_on_after_its_server_was_killed_in_a_tool(tmp_path: Path) -> None:
     async with desk_in(tmp_path) as (client, process):
         begun = await made(client, "clerk", background=True)
+        (tmp_path / "answered").touch()
         assert process.wait() == -signal.SIGKILL
     async with desk_in(tmp_path) as (client, _):
         path = f"{ROUTE}/{begun['id']}"

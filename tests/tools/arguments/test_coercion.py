@@ -173,6 +173,7 @@ class Counting:
         return self.validator.iter_errors(value)
 
 
+@pytest.mark.slow("item4", "*x*")
 @pytest.mark.parametrize("item", [{"n": "x"}, '{"n":"x"}', {"n": "5"}, '{"n":"5"}', {"n": "0"}, 7])
 def test_many_items_are_looked_at_together(item: Any):
     point = {**POINT, "properties": {"n": {"type": "integer", "minimum": 1}}}

@@ -118,6 +118,7 @@ async def test_what_json_cannot_hold_is_a_failure_that_took_effect():
     assert (outcome.code, outcome.effect) == ("unserializable_output", Effect.APPLIED)
 
 
+@pytest.mark.slow
 async def test_processes_make_room_for_those_that_come_after_them():
     box = Toolbox([isolated.move])
     async with asyncio.timeout(50):
@@ -132,6 +133,7 @@ async def test_a_large_output_and_large_arguments_cross_over():
     assert outcome.size_bytes == 3_000_001
 
 
+@pytest.mark.slow("cpu")
 @pytest.mark.parametrize(
     ("used", "code"),
     [
@@ -158,6 +160,7 @@ async def test_the_end_of_a_grandchild_is_not_that_of_the_tool():
     assert outcome.output == {"result": "alone"}
 
 
+@pytest.mark.slow("session")
 @pytest.mark.skipif(sys.platform != "linux", reason="found by /proc")
 @pytest.mark.parametrize("own_session", [False, True], ids=["group", "session"])
 async def test_a_hung_tool_is_killed_in_time_with_its_grandchildren(

@@ -1,12 +1,11 @@
 """open_mcp without what it needs."""
 
 import re
-import subprocess
-import sys
 from typing import Any
 
 import pytest
 
+from tests.processes import run_python
 from upshot import Misuse, Toolbox, open_mcp
 
 
@@ -18,8 +17,7 @@ def test_without_the_extra_it_is_named():
         "try: asyncio.run(main())\n"
         "except upshot.Misuse as error: print(error)"
     )
-    command = [sys.executable, "-W", "error", "-c", program]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    done = run_python("-W", "error", "-c", program, text=True, check=True)
     assert "pip install 'upshot-agents[mcp]'" in done.stdout
 
 
