@@ -25,7 +25,7 @@ class Realm:
     def __init__(self):
         self.url = self.issuer = ""
         self.asked = []
-        self.token = "t1"
+        self.token = "token-of-the-realm-one"
         self.proofs = []
         self.kind = "Bearer"
 
@@ -147,7 +147,7 @@ async def test_a_stored_token_is_used_again_and_its_file_is_private(tmp_path):
         await names_at(one.url, OAuth(redirect=sign_in, store=file))
         assert await names_at(one.url, OAuth(redirect=refuse, store=str(file)))
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
-    assert json.loads(file.read_text())[one.url]["tokens"]["access_token"] == "t1"
+    assert json.loads(file.read_text())[one.url]["tokens"]["access_token"] == one.token
     assert [one.name for one in tmp_path.iterdir()] == ["tokens.json"]
 
 
