@@ -52,8 +52,8 @@ RELEASE := .venv-release
 BUILDERS := $(RELEASE)/.ready
 # And what drives a browser.
 BROWSER := .venv-browser
-TRY_BROWSER = UPSHOT_REAL_BROWSER=1 $(BROWSER)/bin/python -m pytest -q --confcutdir=tests/browser_real \
-  -o filterwarnings=ignore --timeout 200 -rs tests/browser_real
+TRY_PAGES = UPSHOT_REAL_BROWSER=1 $(BROWSER)/bin/python -m pytest -q -rs
+TRY_BROWSER = $(TRY_PAGES) -n $(BROWSERS) --dist loadfile -m 'not slow' tests/browser_real
 PAGES := $(BROWSER)/.ready
 # And what builds the documentation site.
 DOCS := .venv-docs
@@ -65,6 +65,10 @@ CODE := src tests docs/site $(wildcard examples bench fuzz kills stress)
 # More than there are cores: many tests wait for processes and time limits. Each one more costs
 # the processor 12 s for its collection.
 WORKERS ?= 3
+# Each of these has a browser of its own.
+BROWSERS ?= 2
+# The checks that `make test` runs beside the tests.
+BESIDE ?= types
 
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 # Without the caches every process that a test starts compiles the package again.
@@ -119,7 +123,7 @@ endef
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
 .PHONY: quick slow lab mutants effects fuzz chaos whole beside duplicates kills stress properties help setup demo test format-check lint types surface layers unit adapters told mcp dojo aimock \
-  fleet postgres release restate dbos protocols conformance chromium browser docs site pictures bench schema format clean
+  fleet postgres release restate dbos protocols conformance chromium browser browser-slow docs site pictures bench schema format clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1	\2/p' Makefile | expand -t 20
@@ -128,7 +132,7 @@ demo: $(DEMO) ## run the survey agent on this repository, or on DEMO_REPO=..., w
 	@$(BIN)/python examples/survey/demo.py $(if $(MODEL),--model '$(MODEL)')
 
 test: format-check lint layers $(TYPESCRIPT) ## formatting, lint, layers, then types beside the tests; TIMES=FILE gets what each test costs
-	@said=$$(mktemp) && { $(MAKE) --no-print-directory types >$$said 2>&1 & checks=$$!; trap "kill $$checks" INT TERM; \
+	@said=$$(mktemp) && { $(MAKE) --no-print-directory $(BESIDE) >$$said 2>&1 & checks=$$!; trap "kill $$checks" INT TERM; \
 	  $(MAKE) --no-print-directory unit; tests=$$?; wait $$checks; types=$$?; cat $$said; rm -f $$said; \
 	  exit $$((tests | types)); }
 
@@ -227,16 +231,17 @@ chromium:
 browser: chromium $(PAGES) ## install Chromium on Debian, and try the console's pages in it
 	@$(TRY_BROWSER) || { echo 'what failed, once more:'; $(TRY_BROWSER) --last-failed; }
 
+browser-slow: chromium $(PAGES) ## run the tests that `make browser` leaves out: more views of the pages, larger numbers
+	@$(TRY_PAGES) -n $(BROWSERS) --dist loadfile -m slow tests/browser_real
+
 docs: $(WRITERS) ## build the documentation site into build/site; a broken link fails
 	@$(DOCS)/bin/python -m docs.site
 
 site: docs chromium $(PAGES) ## build the site, and try its pages in Chromium
-	@UPSHOT_REAL_BROWSER=1 UPSHOT_SITE=$$(ls -d build/site/*/ | tail -1) $(BROWSER)/bin/python -m pytest -q \
-	  --confcutdir=tests/browser_real -o filterwarnings=ignore -rs tests/browser_real/test_site.py
+	@UPSHOT_SITE=$$(ls -d build/site/*/ | tail -1) $(TRY_PAGES) tests/browser_real/test_site.py
 
 pictures: chromium $(PAGES) ## take the pictures of the console in docs/pictures again
-	@UPSHOT_REAL_BROWSER=1 UPSHOT_PICTURES=docs/pictures $(BROWSER)/bin/python -m pytest -q \
-	  --confcutdir=tests/browser_real -o filterwarnings=ignore -rs tests/browser_real/test_pictures.py \
+	@UPSHOT_PICTURES=docs/pictures $(TRY_PAGES) tests/browser_real/test_pictures.py \
 	  tests/browser_real/test_helpdesk.py tests/browser_real/test_lab_report.py tests/browser_real/test_lab.py \
 	  -k 'picture or killed or page_says or becomes_a_case'
 
@@ -355,7 +360,7 @@ $(BUILDERS): pyproject.toml Makefile
 	@touch $(BUILDERS)
 
 $(PAGES): pyproject.toml Makefile
-	$(call environment,$(BROWSER),-e '.[cli$(comma)serve]' playwright==1.65.2 pytest-timeout==2.4.0,axe-core@4.14.1)
+	$(call environment,$(BROWSER),-e '.[cli$(comma)serve]' playwright==1.65.2 pytest-timeout==2.4.0 pytest-xdist,axe-core@4.14.1)
 	@touch $(PAGES)
 
 $(WRITERS): pyproject.toml Makefile

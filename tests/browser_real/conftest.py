@@ -6,12 +6,15 @@ Elsewhere nothing here is collected, because the browser's driver is not install
 import os
 import shutil
 import sys
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 from urllib.parse import urljoin
 
 import pytest
+
+from tests.browser_real.shop import fill, make_shop
 
 if "UPSHOT_REAL_BROWSER" not in os.environ:
     collect_ignore_glob = ["test_*.py"]
@@ -32,26 +35,38 @@ def chromium() -> str:
     return found
 
 
-@pytest.fixture
-async def browser(request: Any) -> AsyncGenerator[Any]:
-    """A browser; the parameter of a test adds options to its command line."""
+@asynccontextmanager
+async def open_browser() -> AsyncGenerator[Any]:
+    """Start a browser; names under ``example`` lead to this machine."""
     from playwright.async_api import async_playwright, expect
 
     expect.set_options(timeout=PATIENCE_MS)
     async with async_playwright() as driver:
-        options = ["--no-sandbox", *getattr(request, "param", ())]
+        options = ["--no-sandbox", "--host-resolver-rules=MAP *.example 127.0.0.1"]
         began = await driver.chromium.launch(executable_path=chromium(), args=options)
         yield began
         await began.close()
 
 
+@pytest.fixture(scope="session")
+async def browser() -> AsyncGenerator[Any]:
+    """The browser of all tests; ``page_of`` keeps their pages apart."""
+    async with open_browser() as began:
+        yield began
+
+
 @pytest.fixture
-def page_of(browser: Any) -> Callable[..., Awaitable[Any]]:
-    """Opens an address as a user; `faults` of the page collects what went wrong in it."""
+async def page_of(browser: Any) -> AsyncGenerator[Callable[..., Awaitable[Any]]]:
+    """Opens an address as a user, apart from the other pages, until the test ends.
+
+    ``faults`` of the page collects what went wrong in it.
+    """
+    contexts: list[Any] = []
 
     async def opened(url: str, name: str = "oz", **options: Any) -> Any:
         given: Any = {"viewport": LAPTOP, "extra_http_headers": {"authorization": name}, **options}
         context = await browser.new_context(**given)
+        contexts.append(context)
         if url.startswith("http"):
             await context.add_cookies([{"name": "user", "value": name, "url": urljoin(url, "/")}])
         page = await context.new_page()
@@ -62,7 +77,40 @@ def page_of(browser: Any) -> Callable[..., Awaitable[Any]]:
         await page.goto(url)
         return page
 
-    return opened
+    yield opened
+    for context in contexts:
+        await context.close()
+
+
+async def main_thread_of(page: Any) -> Callable[[], Awaitable[float]]:
+    """Return what reads how many seconds of CPU a page's main thread has used.
+
+    That is what the page itself computes, which is the same beside other work of the machine.
+    """
+    watch = await page.context.new_cdp_session(page)
+    await watch.send("Performance.enable", {"timeDomain": "threadTicks"})
+
+    async def busy_s() -> float:
+        metrics = (await watch.send("Performance.getMetrics"))["metrics"]
+        return next(one["value"] for one in metrics if one["name"] == "TaskDuration")
+
+    return busy_s
+
+
+@pytest.fixture(scope="session")
+def filled(tmp_path_factory: Any) -> Callable[[int, Path], Awaitable[str]]:
+    """Copies a journal of so many runs of the shop into a folder; it is filled once."""
+    made: dict[int, Path] = {}
+
+    async def copied(count: int, folder: Path) -> str:
+        if count not in made:
+            path = tmp_path_factory.mktemp("shop") / "runs.db"
+            async with make_shop(str(path)) as app:
+                await fill(app, count)
+            made[count] = path
+        return str(shutil.copy(made[count], folder))
+
+    return copied
 
 
 async def take_picture(page: Any, name: str) -> None:
@@ -76,6 +124,47 @@ async def take_picture(page: Any, name: str) -> None:
         before = {one.stem for one in folder.glob("*.png")}
         if name in before or folder != DOCS:
             await page.screenshot(path=folder / f"{name}.png")
+
+
+def in_views(wide: dict[str, int] = LAPTOP, narrow: dict[str, int] = PHONE) -> Any:
+    """Parametrize a test by `views`: light and dark, wide and narrow; two of the four are slow."""
+    views = [[("light", wide), ("dark", narrow)], [("dark", wide), ("light", narrow)]]
+    crossed = pytest.param(views[1], id="dark-wide light-narrow", marks=pytest.mark.slow)
+    usual = pytest.param(views[0], id="light-wide dark-narrow")
+    return pytest.mark.parametrize("views", [usual, crossed])
+
+
+Views: TypeAlias = Sequence[tuple[str, dict[str, int]]]
+"""Colour schemes, each with the size of the screen."""
+# All that axe finds, however slight, and whether the page must be scrolled sideways.
+FAULTS = """async () => {
+  const found = await axe.run(document, { resultTypes: ["violations"], selectors: false });
+  const wide = document.documentElement.scrollWidth - innerWidth;
+  return [
+    ...found.violations.map(({ id, nodes: [{ html, failureSummary }] }) =>
+      `${id}: ${html.slice(0, 200)} ${failureSummary.slice(0, 300)}`),
+    ...(wide > 0 ? [`${wide} px too wide`] : []),
+  ];
+}"""
+
+
+@pytest.fixture
+def faults_of(axe: str) -> Callable[..., Awaitable[list[str]]]:
+    """Looks at a page in views, and returns what axe finds and what is too wide."""
+
+    async def found(page: Any, views: Views = (), *, picture: str = "") -> list[str]:
+        await page.evaluate(axe)
+        faults: list[str] = []
+        for scheme, size in views or [("light", page.viewport_size)]:
+            await page.set_viewport_size(size)
+            await page.emulate_media(color_scheme=scheme)
+            at = f"{page.url} {scheme} {size['width']} px"
+            faults += [f"{at}: {one}" for one in await page.evaluate(FAULTS)]
+            if picture:
+                await take_picture(page, f"{picture}-{size['width']}-{scheme}")
+        return faults
+
+    return found
 
 
 def _note(page: Any, said: Any) -> None:

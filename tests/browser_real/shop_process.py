@@ -6,13 +6,13 @@ import asyncio
 import os
 import signal
 import socket
-import sys
-from asyncio.subprocess import Process
+import subprocess
 from pathlib import Path
+from typing import Any
 
 import aiohttp
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests.processes import start_python
 
 
 class ShopProcess:
@@ -28,7 +28,7 @@ class ShopProcess:
         process: The one that serves now.
     """
 
-    process: Process
+    process: subprocess.Popen[Any]
 
     def __init__(self, folder: Path, session: aiohttp.ClientSession) -> None:
         with socket.socket() as free:
@@ -37,15 +37,13 @@ class ShopProcess:
         self.url = f"http://127.0.0.1:{port}"
         self.gate = folder / "gate"
         self._session = session
-        journal = folder / "runs.db"
-        self._command = [sys.executable, "-m", "tests.browser_real.server", str(journal), str(port)]
+        self._command = ["-m", "tests.browser_real.server", str(folder / "runs.db"), str(port)]
 
     async def begin(self) -> None:
         """Begin, and be reached."""
-        paths = f"{ROOT}:{ROOT / 'src'}"
-        env = {**os.environ, "SHOP_GATE": str(self.gate), "PYTHONPATH": paths}
-        self.process = await asyncio.create_subprocess_exec(*self._command, env=env, cwd=ROOT)
-        while self.process.returncode is None:
+        env = {**os.environ, "SHOP_GATE": str(self.gate)}
+        self.process = await asyncio.to_thread(start_python, *self._command, env=env, max_s=200)
+        while self.process.poll() is None:
             try:
                 async with self._session.get(self.url + "/static/console.css") as reply:
                     if reply.status == 200:
@@ -56,6 +54,6 @@ class ShopProcess:
 
     async def end(self, number: signal.Signals = signal.SIGTERM) -> None:
         """End it by a signal, and wait until it is gone."""
-        if self.process.returncode is None:
+        if self.process.poll() is None:
             self.process.send_signal(number)
-            await self.process.wait()
+            await asyncio.to_thread(self.process.wait)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.browser_real.conftest import LAPTOP, PHONE, take_picture
+from tests.browser_real.conftest import Views, in_views
 from tests.serve.kit import Client, served
 from upshot import Agent, AnswerLinks, App, ModelResponse, ScriptedModel, ToolCall, tool
 from upshot.contract import Text
@@ -224,22 +224,17 @@ async def test_a_user_who_may_not_answer_compares_nothing(desk: Any, page_of: An
     await expect(page.locator("main")).to_contain_text("No call of this tool waits for you.")
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("size", [LAPTOP, {**PHONE, "width": 390}], ids=["laptop", "phone"])
+@in_views()
 async def test_axe_finds_nothing_where_calls_are_compared(
-    desk: Any, page_of: Any, axe: str, scheme: str, size: Any
+    desk: Any, page_of: Any, faults_of: Any, views: Views
 ) -> None:
     _, client = desk
-    page = await page_of(client.url + "/inbox?alike=pay", viewport=size, color_scheme=scheme)
+    page = await page_of(client.url + "/inbox?alike=pay")
     await page.locator(".alike").first.wait_for()
-    await page.evaluate(axe)
-    found = (await page.evaluate("axe.run()"))["violations"]
-    assert [(one["id"], one["nodes"][0]["html"][:200]) for one in found] == []
-    assert await page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
-    await take_picture(page, f"alike-{scheme}-{size['width']}")
+    assert await faults_of(page, views, picture="alike") == []
 
 
-async def test_two_users_approve_in_the_inbox(tmp_path: Path, page_of: Any, axe: str) -> None:
+async def test_two_users_approve_in_the_inbox(tmp_path: Path, page_of: Any, faults_of: Any) -> None:
     from playwright.async_api import expect
 
     payments = Payments(str(tmp_path / "runs.db"), users=2)
@@ -253,8 +248,7 @@ async def test_two_users_approve_in_the_inbox(tmp_path: Path, page_of: Any, axe:
         await first.reload()
         await first.get_by_text("You have approved it; another user must.").wait_for()
         await expect(first.get_by_role("button", name="Approve", exact=True)).to_have_count(0)
-        await first.evaluate(axe)
-        assert (await first.evaluate("axe.run()"))["violations"] == []
+        assert await faults_of(first) == []
         assert payments.paid == []
         second = await page_of(client.url + "/inbox", "sam")
         await expect(second.locator(".approvers")).to_contain_text("oz approved it")
@@ -265,10 +259,9 @@ async def test_two_users_approve_in_the_inbox(tmp_path: Path, page_of: Any, axe:
         assert payments.paid == ["A-0"]
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [390, 1440])
+@in_views({"width": 1440, "height": 800})
 async def test_a_link_is_answered_without_a_sign_in(
-    tmp_path: Path, page_of: Any, axe: str, scheme: str, width: int
+    tmp_path: Path, page_of: Any, faults_of: Any, views: Views
 ) -> None:
     from playwright.async_api import expect
 
@@ -281,20 +274,14 @@ async def test_a_link_is_answered_without_a_sign_in(
         while not sent:
             await client.get("/health")
         path = sent[0].links[0].url.removeprefix(url)
-        size = {"width": width, "height": 800}
-        page = await page_of(client.url + path, "", viewport=size, color_scheme=scheme)
+        page = await page_of(client.url + path, "", viewport=views[1][1])
         await expect(page.locator("main")).to_contain_text("clerk0@shop.example")
         # The policy of the page allows no script, so axe is put into a copy of it.
-        copy = await page_of("about:blank", viewport=size, color_scheme=scheme)
+        copy = await page_of("about:blank")
         css = (await client.get("/static/console.css"))[1]
         await copy.set_content(await page.content())
         await copy.add_style_tag(content=css)
-        await copy.evaluate(axe)
-        found = (await copy.evaluate("axe.run()"))["violations"]
-        assert [(one["id"], one["nodes"][0]["html"][:200]) for one in found] == []
-        await take_picture(page, f"answer-{scheme}-{width}")
-        wide = "document.documentElement.scrollWidth - innerWidth"
-        assert await copy.evaluate(wide) <= 0
+        assert await faults_of(copy, views, picture="answer") == []
         await page.get_by_label("Reason").fill("No, it is not.")
         await page.keyboard.press("Enter")
         await page.get_by_label("Reason").clear()

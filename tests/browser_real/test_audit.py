@@ -6,10 +6,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-import pytest
 from playwright.async_api import expect
 
-from tests.browser_real.conftest import LAPTOP, take_picture
+from tests.browser_real.conftest import Views, in_views
 from tests.serve.kit import Client, served
 from upshot import Agent, App, ScriptedModel, ToolCall, run, tool
 
@@ -44,16 +43,15 @@ async def fill(app: App, client: Client) -> str:
     return result.run_id
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("size", [LAPTOP, PHONE], ids=["laptop", "phone"])
+@in_views(narrow=PHONE)
 async def test_who_approved_refunds_over_100_and_on_what(
-    tmp_path: Path, page_of: Any, axe: str, size: dict[str, int], scheme: str
+    tmp_path: Path, page_of: Any, faults_of: Any, views: Views
 ) -> None:
     agent = Agent("desk", model=ScriptedModel(["Done."]), tools=[refund])
     app = App([agent], journal=str(tmp_path / "j.db"))
     async with served(app, work=False, rate=100_000) as client:
         run_id = await fill(app, client)
-        page = await page_of(client.url + "/runs", viewport=size, color_scheme=scheme)
+        page = await page_of(client.url + "/runs", viewport=views[1][1])
         # By the keyboard alone: to the page, into the filter, and out of it by Enter.
         await page.keyboard.press("g")
         await page.keyboard.press("a")
@@ -69,11 +67,7 @@ async def test_who_approved_refunds_over_100_and_on_what(
         for text, (who, act, amount) in zip(texts, wanted, strict=True):
             assert who in text and act in text and amount in text and "127.0.0.1" in text
         assert "U+202E" in texts[0] and "\u202e" not in texts[0]
-        await take_picture(page, f"audit-{'laptop' if size is LAPTOP else 'phone'}-{scheme}")
-        await page.evaluate(axe)
-        violations = (await page.evaluate("axe.run()"))["violations"]
-        assert [(one["id"], one["nodes"][0]["html"]) for one in violations] == []
-        assert await page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
+        assert await faults_of(page, views, picture="audit") == []
         # The filter is the address.
         await page.reload()
         await expect(lines).to_have_count(3)

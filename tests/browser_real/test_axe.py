@@ -2,30 +2,22 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-from tests.browser_real.conftest import LAPTOP, PHONE
+from tests.browser_real.conftest import Views, in_views
 from tests.browser_real.shop import SCENES, fill, make_shop
 from tests.serve.kit import served
 
-# Serious and worse, by the judgement of axe-core.
-BLOCKING = ("serious", "critical")
-VIEWPORTS = {"laptop": LAPTOP, "phone": PHONE}
 
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("size", ["laptop", "phone"])
-async def test_axe_finds_nothing_serious_in_any_page(
-    tmp_path: Path, page_of: Any, axe: str, scheme: str, size: str
+@in_views()
+async def test_axe_finds_nothing_in_any_page(
+    tmp_path: Path, page_of: Any, faults_of: Any, views: Views
 ) -> None:
     app = make_shop(str(tmp_path / "runs.db"))
     async with served(app, rate=100_000) as client:
         made = await fill(app, len(SCENES))
-        page = await page_of(client.url, viewport=VIEWPORTS[size], color_scheme=scheme)
+        page = await page_of(client.url)
         paths = [
             "/",
             "/?period=week",
@@ -46,23 +38,13 @@ async def test_axe_finds_nothing_serious_in_any_page(
             f"/runs/{made[0]}/compare/{made[5]}",
         ]
         paths += [f"/runs/{made[at]}" for at in (0, 2, 3, 6, 7, 9)]
-        found: Counter[str] = Counter()
         faults: list[str] = []
         for path in paths:
+            await page.set_viewport_size(views[0][1])
             await page.goto(client.url + path)
             await page.wait_for_selector("main:not([aria-busy]) > *")
             if path in (f"/runs/{made[at]}" for at in (0, 3, 6, 7)):
                 await page.locator("button.row").first.click()
-            await page.evaluate(axe)
-            for one in (await page.evaluate("axe.run()"))["violations"]:
-                found[one["impact"]] += len(one["nodes"])
-                if one["impact"] in BLOCKING:
-                    node = one["nodes"][0]
-                    faults.append(f"{path} {one['id']}: {node['html'][:200]}")
-                    faults.append(node["failureSummary"][:300])
-            # What is wider than the screen is scrolled sideways.
-            wide = await page.evaluate("document.documentElement.scrollWidth - innerWidth")
-            faults += [f"{path} is {wide} px too wide"] * (wide > 0)
-        print(f"\n{len(paths)} pages, {scheme}, {size}: {dict(found) or 'no finding'}")
+            faults += await faults_of(page, views)
         assert faults == []
         assert page.faults == []

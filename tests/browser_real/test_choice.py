@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.browser_real.conftest import LAPTOP, take_picture
+from tests.browser_real.conftest import LAPTOP, Views, in_views
 from tests.serve.kit import Client, served
 from upshot import Agent, App, Request, ScriptedModel, ToolCall, tool
 
@@ -107,24 +107,19 @@ async def test_the_address_alone_restores_a_view(desk: Any, page_of: Any) -> Non
     await expect(other.get_by_role("link", name="Desk", exact=True)).to_have_count(0)
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [390, LAPTOP["width"], 1440])
+@in_views({"width": 1440, "height": 800})
 async def test_axe_finds_nothing_while_runs_are_chosen(
-    desk: Any, page_of: Any, axe: str, scheme: str, width: int
+    desk: Any, page_of: Any, faults_of: Any, views: Views
 ) -> None:
     _, client = desk
-    size = {"width": width, "height": 800}
     url = client.url + "/runs?columns=user,tools,effect,took,steps,tokens,cost,notes"
-    page = await page_of(url, viewport=size, color_scheme=scheme)
+    page = await page_of(url)
     await page.get_by_role("button", name="Choose runs").click()
     await page.get_by_role("button", name="This page").click()
     for name in ("Columns", "Views"):
         await page.locator("summary", has_text=name).click()
-    await page.evaluate(axe)
-    found = (await page.evaluate("axe.run()"))["violations"]
-    assert [(one["id"], one["nodes"][0]["html"][:200]) for one in found] == []
-    assert await page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
-    await take_picture(page, f"choice-{scheme}-{width}")
+    laptop = [(views[0][0], LAPTOP)]
+    assert await faults_of(page, [*views, *laptop], picture="choice") == []
 
 
 async def test_a_text_of_the_logs_is_found(desk: Any, page_of: Any) -> None:

@@ -14,6 +14,10 @@ from tests.browser_real.shop import SCENES, fill, make_shop
 from tests.serve.kit import served
 from upshot import Agent, App, ScriptedModel, ToolCall, UnknownEffect, run, tool
 
+on_each_screen = pytest.mark.parametrize(
+    "size",
+    [pytest.param(LAPTOP, id="laptop", marks=pytest.mark.slow), pytest.param(PHONE, id="phone")],
+)
 SAID = {"it happened": "applied", "it did not happen": "none"}
 
 
@@ -47,7 +51,7 @@ async def make_doubts(app: App, count: int) -> None:
             await run(agent, f"Order {order}.", journal=journal)
 
 
-@pytest.mark.parametrize("size", [LAPTOP, PHONE], ids=["laptop", "phone"])
+@on_each_screen
 async def test_a_person_settles_twenty_and_each_is_as_was_said(
     tmp_path: Path, page_of: Any, size: dict[str, int]
 ) -> None:
@@ -55,7 +59,7 @@ async def test_a_person_settles_twenty_and_each_is_as_was_said(
     where = str(tmp_path / "runs.db")
     said = dict[str, str]()
     app = App([agent], journal=where)
-    async with served(app) as client:
+    async with served(app, rate=100_000) as client:
         await make_doubts(app, 10)
         page = await page_of(client.url + "/inbox", viewport=size)
         # Another one is about to say otherwise of the first, and is too late.
@@ -110,7 +114,7 @@ async def test_check_now_asks_the_tool_and_shows_what_came_of_it(
 ) -> None:
     agent = Agent("desk", model=ScriptedModel([]), tools=[pay, mail])
     app = App([agent], journal=str(tmp_path / "runs.db"))
-    async with served(app) as client:
+    async with served(app, rate=100_000) as client:
         await make_doubts(app, 1)
         page = await page_of(client.url + "/inbox")
         ask = page.get_by_role("article", name="Did this happen? pay(order_id 0)")
@@ -127,12 +131,12 @@ async def test_check_now_asks_the_tool_and_shows_what_came_of_it(
         assert page.faults == []
 
 
-@pytest.mark.parametrize("size", [LAPTOP, PHONE], ids=["laptop", "phone"])
+@on_each_screen
 async def test_a_person_settles_an_effect_and_the_first_answer_counts(
     tmp_path: Path, page_of: Any, size: dict[str, int]
 ) -> None:
     app = make_shop(str(tmp_path / "runs.db"))
-    async with served(app) as client:
+    async with served(app, rate=100_000) as client:
         await fill(app, len(SCENES))
         page = await page_of(client.url + "/runs", viewport=size)
         await page.keyboard.type("ge")

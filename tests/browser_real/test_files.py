@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import subprocess
-import sys
 from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Any
@@ -14,9 +11,9 @@ import pytest
 from playwright.async_api import expect
 
 from tests.browser_real.shop import SCENES, fill, make_shop
+from tests.processes import run_python
 from tests.serve.kit import Client, served
 
-ROOT = Path(__file__).resolve().parents[2]
 # What is in the log of the first scene, and must not become part of the page.
 TRAPS = (
     "<script>alert(1)</script>",
@@ -30,15 +27,14 @@ async def shop(tmp_path: Path) -> AsyncGenerator[tuple[Client, Path, list[str]]]
     """A shop with one run of each scene, served; its journal, and the runs."""
     journal = tmp_path / "runs.db"
     app = make_shop(str(journal))
-    async with served(app) as client:
+    async with served(app, rate=100_000) as client:
         yield client, journal, await fill(app, len(SCENES))
 
 
 def show(journal: Path, run_id: str, file: Path, *options: str) -> None:
     """Have the command write the page of a run."""
-    command = [sys.executable, "-m", "upshot", "show", run_id, "--journal", str(journal)]
-    env = {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'src'}"}
-    subprocess.run([*command, "--html", str(file), *options], env=env, cwd=ROOT, check=True)
+    command = ["-m", "upshot", "show", run_id, "--journal", journal, "--html", file]
+    run_python(*command, *options, check=True)
 
 
 async def opened(page_of: Any, file: Path, **options: Any) -> Any:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from playwright.async_api import expect
 
-from tests.browser_real.shop import ShopModel, fill, make_shop, refund, work_off
+from tests.browser_real.shop import make_shop, refund, work_off
 from tests.serve.kit import Client, served
 from upshot import Agent, App, Budget, Cost, ModelResponse, ScriptedModel, Text, ToolCall, Usage
 from upshot.serve import console
@@ -40,17 +40,10 @@ SCROLLED = "document.querySelector('.pane.right .scroll')"
 
 
 @pytest.fixture
-async def shop(tmp_path: Path) -> AsyncGenerator[tuple[App, Client]]:
-    app = make_shop(str(tmp_path / "runs.db"), ShopModel())
-    await fill(app, 36)
-    async with served(app) as client:
+async def shop(filled: Any, tmp_path: Path) -> AsyncGenerator[tuple[App, Client]]:
+    app = make_shop(await filled(36, tmp_path))
+    async with served(app, rate=100_000) as client:
         yield app, client
-
-
-async def settled(app: App, client: Client) -> None:
-    """Wait until no run is due."""
-    while await app.runs("queued", limit=1) or await app.runs("running", limit=1):
-        await client.by("oz").get("/api/me")
 
 
 async def test_no_key_approves_more_than_one_call(shop: Any, page_of: Any) -> None:
@@ -135,6 +128,7 @@ async def test_what_steers_text_is_seen_wherever_a_strangers_text_stands(
         await work_off(app)
         await app.note(run.id, f"n{TRICK}", TRICK, by=TRICK)
     async with served(app, work=False) as client:
+        page = await page_of(client.url)
         for path, there in (
             ("/runs", "a.run"),
             (f"/runs/{run.id}", ".message"),
@@ -142,13 +136,12 @@ async def test_what_steers_text_is_seen_wherever_a_strangers_text_stands(
             ("/conversations", "a.run"),
             (f"/runs/{run.id}?notes", ".notes li"),
         ):
-            page = await page_of(client.url + path)
+            await page.goto(client.url + path)
             await page.locator(there).first.wait_for(state="attached")
             text = await page.evaluate("document.documentElement.textContent + document.title")
             text += await page.evaluate(READ)
             assert not {"\u202e", "\u202c", "\u200b"} & {*text}, (path, text)
             assert "U+202E" in text, path
-            await page.context.close()
 
 
 async def test_what_was_typed_stays_when_a_filter_is_chosen_and_the_focus_with_it(
@@ -194,7 +187,7 @@ async def test_an_address_that_is_wrong_is_told_and_leads_on(shop: Any, page_of:
         ("/runs?status=foo", "give one of"),
         ("/nope", "No such page"),
     ):
-        page = await page_of(client.url + path)
+        await page.goto(client.url + path)
         await page.locator("main", has_text=said).wait_for()
         assert page.faults == []
 
@@ -238,9 +231,9 @@ async def test_a_long_conversation_says_that_there_are_earlier_turns(
     app, client = shop
     monkeypatch.setattr(console, "_PAGE", 5)
     for number in range(8):
-        await app.submit("clerk", f"Hello {number}", conversation="long", attributes={"user": "oz"})
+        asked: Any = {"conversation": "long", "attributes": {"user": "oz"}}
         # Turns that wait for one another are taken in no order.
-        await settled(app, client)
+        await (await app.submit("clerk", f"Hello {number}", **asked)).result()
     page = await page_of(client.url + "/conversations/long")
     await expect(page.locator(".turn")).to_have_count(5)
     await page.get_by_role("button", name="Earlier turns").click()
@@ -254,7 +247,7 @@ async def test_a_step_that_is_chosen_shows_its_message(shop: Any, page_of: Any) 
     app, client = shop
     # It ends there with 420 calls, which is long enough to be drawn in parts.
     made = await app.submit("clerk", "Count every shelf.", budget=Budget(max_turns=60))
-    await settled(app, client)
+    await made.result()
     page = await page_of(client.url + f"/runs/{made.id}")
     rows = page.locator("button.row.tool")
     await expect(rows).to_have_count(420)

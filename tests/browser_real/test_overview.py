@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import re
+from collections.abc import AsyncGenerator
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -13,9 +14,9 @@ from urllib.parse import urlsplit
 import pytest
 from playwright.async_api import expect
 
-from tests.browser_real.conftest import LAPTOP, take_picture
+from tests.browser_real.conftest import Views, in_views
 from tests.browser_real.shop import fill, make_shop
-from tests.serve.kit import served
+from tests.serve.kit import Client, served
 from upshot.contract.agent_spec import AgentSpec
 from upshot.contract.base.enums import Effect, ErrorCode, Status
 from upshot.contract.call_counts import BUCKETS, CallCount, bucket_of
@@ -28,6 +29,7 @@ from upshot.contract.usage import Cost, RateLimitWindow, Usage
 
 RUNS = 700
 PHONE = {"width": 390, "height": 844}
+WIDE = {"width": 1440, "height": 800}
 STATUSES = [Status.COMPLETED] * 16 + [Status.FAILED] * 2 + [Status.INTERRUPTED, Status.CANCELED]
 CODES = [ErrorCode.RATE_LIMIT, ErrorCode.TIMEOUT, ErrorCode.REFUSAL, ErrorCode.INTERNAL]
 AGENTS = ["clerk", "support", "refunds", "research"]
@@ -135,12 +137,13 @@ async def fill_days(app: Any, count: int = RUNS) -> None:
     await journal.durable(run_id, 2)
 
 
-@pytest.fixture
-async def days(tmp_path: Path) -> Any:
-    app = make_shop(str(tmp_path / "runs.db"))
+@pytest.fixture(scope="module")
+async def days(tmp_path_factory: Any) -> AsyncGenerator[Client]:
+    """Two days of runs, served to the tests that only read."""
+    app = make_shop(str(tmp_path_factory.mktemp("days") / "runs.db"))
     async with served(app, rate=100_000) as client:
         await fill_days(app)
-        yield app, client
+        yield client
 
 
 MARKS = """all => all.map(e => ({
@@ -157,10 +160,9 @@ def number_in(text: str) -> int:
 
 @pytest.mark.parametrize("period", ["hour", "day", "week"])
 async def test_every_mark_of_runs_leads_to_as_many_as_it_says(
-    days: Any, page_of: Any, period: str
+    days: Client, page_of: Any, period: str
 ) -> None:
-    _, client = days
-    page = await page_of(f"{client.url}/?period={period}")
+    page = await page_of(f"{days.url}/?period={period}")
     await page.locator(".plot a[data-mark]").first.wait_for()
     marks = await page.eval_on_selector_all("main a[data-mark]", MARKS)
     counted: dict[str, tuple[int, int]] = {}
@@ -176,7 +178,7 @@ async def test_every_mark_of_runs_leads_to_as_many_as_it_says(
         else:
             continue
         assert path.path == "/runs"
-        _, counts = await client.by("oz").get(f"/api/counts?{path.query}")
+        _, counts = await days.by("oz").get(f"/api/counts?{path.query}")
         counted[one["mark"]] = (said, sum(counts.get("statuses", {}).values()))
     kinds = {mark.split()[0] for mark in counted}
     assert {"status", "Runs", "agent"} <= kinds
@@ -185,10 +187,9 @@ async def test_every_mark_of_runs_leads_to_as_many_as_it_says(
 
 
 async def test_the_arrow_keys_go_from_mark_to_mark_and_enter_opens_its_list(
-    days: Any, page_of: Any
+    days: Client, page_of: Any
 ) -> None:
-    _, client = days
-    page = await page_of(client.url)
+    page = await page_of(days.url)
     plot = page.locator(".outcomes .plot")
     await plot.locator("a").first.wait_for()
     await expect(plot.locator('a[tabindex="0"]')).to_have_count(1)
@@ -204,70 +205,57 @@ async def test_the_arrow_keys_go_from_mark_to_mark_and_enter_opens_its_list(
     await page.wait_for_selector("a.run")
     await page.keyboard.press("g")
     await page.keyboard.press("o")
-    await page.wait_for_url(client.url + "/")
+    await page.wait_for_url(days.url + "/")
     assert page.faults == []
 
 
 async def test_an_ended_run_is_counted_without_a_reload_and_the_focus_stays(
-    days: Any, page_of: Any
+    tmp_path: Path, page_of: Any
 ) -> None:
-    _, client = days
-    page = await page_of(client.url)
-    mark = page.locator('[data-mark="status completed"]')
-    before = number_in(await mark.inner_text())
-    await mark.focus()
-    await client.by("oz").post("/api/runs", {"agent": "clerk", "text": "A new thing"})
-    await expect(mark).to_contain_text(f"{before + 1}")
-    assert await mark.evaluate("e => e === document.activeElement")
+    app = make_shop(str(tmp_path / "runs.db"))
+    async with served(app, rate=100_000) as client:
+        await fill(app, 2)
+        page = await page_of(client.url)
+        mark = page.locator('[data-mark="status completed"]')
+        before = number_in(await mark.inner_text())
+        await mark.focus()
+        await client.by("oz").post("/api/runs", {"agent": "clerk", "text": "A new thing"})
+        await expect(mark).to_contain_text(f"{before + 1}")
+        assert await mark.evaluate("e => e === document.activeElement")
 
 
 async def test_an_address_of_the_list_from_before_the_overview_leads_to_the_list(
-    days: Any, page_of: Any
+    days: Client, page_of: Any
 ) -> None:
-    _, client = days
-    page = await page_of(client.url + "/?status=failed")
+    page = await page_of(days.url + "/?status=failed")
     await page.wait_for_url("**/runs?status=failed")
     await page.wait_for_selector("a.run")
 
 
-async def test_a_user_sees_figures_of_the_own_runs_alone(days: Any, page_of: Any) -> None:
-    _, client = days
-    page = await page_of(client.url, "ann")
+async def test_a_user_sees_figures_of_the_own_runs_alone(days: Client, page_of: Any) -> None:
+    page = await page_of(days.url, "ann")
     await expect(page.locator(".outcomes")).to_contain_text("No run that has ended")
     assert not await page.get_by_text("Workers").count()
     assert page.faults == []
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("size", ["laptop", "phone"])
+@in_views(narrow=PHONE)
+@pytest.mark.parametrize(
+    "period", ["day", *(pytest.param(one, marks=pytest.mark.slow) for one in ("hour", "week"))]
+)
 async def test_the_full_overview_has_no_finding_of_axe_and_fits_the_screen(
-    days: Any, page_of: Any, axe: str, size: str, scheme: str
+    days: Client, page_of: Any, faults_of: Any, views: Views, period: str
 ) -> None:
-    _, client = days
-    viewport = {"laptop": LAPTOP, "phone": PHONE}[size]
-    for period in ("hour", "day", "week"):
-        page = await page_of(
-            f"{client.url}/?period={period}", viewport=viewport, color_scheme=scheme
-        )
-        await page.locator(".tiles").wait_for()
-        await page.wait_for_load_state("load")
-        await page.evaluate(axe)
-        found = (await page.evaluate("axe.run()"))["violations"]
-        assert [(one["id"], one["nodes"][0]["html"][:200]) for one in found] == []
-        assert await page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
-        await take_picture(page, f"overview-{period}-{size}-{scheme}")
-        if period == "day":
-            full = await page.evaluate("document.documentElement.scrollHeight")
-            await page.set_viewport_size({**viewport, "height": full})
-            await take_picture(page, f"overview-{period}-{size}-{scheme}-whole")
-        await page.context.close()
+    page = await page_of(f"{days.url}/?period={period}")
+    await page.locator(".tiles").wait_for()
+    await page.wait_for_load_state("load")
+    assert await faults_of(page, views, picture=f"overview-{period}") == []
 
 
 async def test_the_slowest_tool_and_its_slowest_call_are_found_at_once(
-    days: Any, page_of: Any
+    days: Client, page_of: Any
 ) -> None:
-    _, client = days
-    page = await page_of(client.url)
+    page = await page_of(days.url)
     await page.locator('[data-mark="all tools"]').click()
     await page.wait_for_url("**/tools")
     first = page.locator(".tools > li").first
@@ -276,7 +264,7 @@ async def test_the_slowest_tool_and_its_slowest_call_are_found_at_once(
     run_id = (await slow.get_attribute("data-mark") or "").split()[1]
     calls = [
         (call["took_ms"], call["run_id"])
-        for tool in (await client.by("oz").get("/api/tools"))[1]["tools"]
+        for tool in (await days.by("oz").get("/api/tools"))[1]["tools"]
         for call in tool["slowest"]
     ]
     assert run_id == max(calls)[1]
@@ -308,12 +296,11 @@ async def test_a_link_to_a_slow_call_selects_it_in_the_run(tmp_path: Path, page_
         assert page.faults == []
 
 
-async def test_the_runs_that_met_a_limit_are_found_at_once(days: Any, page_of: Any) -> None:
-    _, client = days
-    page = await page_of(client.url)
+async def test_the_runs_that_met_a_limit_are_found_at_once(days: Client, page_of: Any) -> None:
+    page = await page_of(days.url)
     card = page.get_by_role("region", name="Limits of providers")
     await expect(card).to_contain_text("of 500 left")
-    _, found = await client.by("oz").get("/api/overview")
+    _, found = await days.by("oz").get("/api/overview")
     refused = [one for one in found["limits"] if one["refused"]]
     assert refused
     mark = card.locator(f'[data-mark="met {refused[0]["runs"][0]["run_id"]}"]')
@@ -322,33 +309,23 @@ async def test_the_runs_that_met_a_limit_are_found_at_once(days: Any, page_of: A
 
 
 async def test_a_user_sees_no_limits_and_the_tools_of_the_own_runs_alone(
-    days: Any, page_of: Any
+    days: Client, page_of: Any
 ) -> None:
-    _, client = days
-    page = await page_of(client.url + "/tools", "ann")
+    page = await page_of(days.url + "/tools", "ann")
     await expect(page.locator("main")).to_contain_text("No run that has ended")
-    _, found = await client.by("ann").get("/api/overview")
+    _, found = await days.by("ann").get("/api/overview")
     assert found["limits"] == []
 
 
-@pytest.mark.parametrize(
-    ("width", "scheme", "direction"),
-    [(390, "light", "ltr"), (390, "dark", "rtl"), (1440, "dark", "ltr"), (1440, "light", "rtl")],
-)
+@in_views(WIDE, PHONE)
 async def test_the_tools_have_no_finding_of_axe_and_fit_the_screen(
-    days: Any, page_of: Any, axe: str, *, width: int, scheme: str, direction: str
+    days: Client, page_of: Any, faults_of: Any, views: Views
 ) -> None:
-    _, client = days
-    page = await page_of(
-        f"{client.url}/tools", viewport={"width": width, "height": 800}, color_scheme=scheme
-    )
+    page = await page_of(f"{days.url}/tools")
     await page.locator(".tools > li").first.wait_for()
-    await page.evaluate(f"document.documentElement.dir = '{direction}'")
-    await page.evaluate(axe)
-    found = (await page.evaluate("axe.run()"))["violations"]
-    assert [(one["id"], one["nodes"][0]["html"][:200]) for one in found] == []
-    assert await page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
-    await take_picture(page, f"tools-{width}-{scheme}-{direction}")
+    for direction in ("ltr", "rtl"):
+        await page.evaluate(f"document.documentElement.dir = '{direction}'")
+        assert await faults_of(page, views, picture=f"tools-{direction}") == []
 
 
 async def test_a_worker_is_drained_in_the_browser_and_leaves_the_list(
@@ -379,25 +356,17 @@ async def test_a_worker_is_drained_in_the_browser_and_leaves_the_list(
         assert page.faults == []
 
 
-@pytest.mark.parametrize(
-    ("width", "scheme", "direction"),
-    [(390, "light", "ltr"), (390, "dark", "rtl"), (1440, "dark", "ltr"), (1440, "light", "rtl")],
-)
+@in_views(WIDE, PHONE)
 async def test_the_workers_have_no_finding_of_axe_and_fit_the_screen(
-    tmp_path: Path, page_of: Any, axe: str, *, width: int, scheme: str, direction: str
+    tmp_path: Path, page_of: Any, faults_of: Any, views: Views
 ) -> None:
     app = make_shop(str(tmp_path / "runs.db"))
     async with served(app, rate=100_000) as client:
         journal: Any = await app.open()
         for n in range(3):
             await journal.claim(f"held-{n}")
-        page = await page_of(
-            f"{client.url}/workers", viewport={"width": width, "height": 800}, color_scheme=scheme
-        )
+        page = await page_of(f"{client.url}/workers")
         await page.locator(".workers > li").first.wait_for()
-        await page.evaluate(f"document.documentElement.dir = '{direction}'")
-        await page.evaluate(axe)
-        found = (await page.evaluate("axe.run()"))["violations"]
-        assert [(one["id"], one["nodes"][0]["html"][:200]) for one in found] == []
-        assert await page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
-        await take_picture(page, f"workers-{width}-{scheme}-{direction}")
+        for direction in ("ltr", "rtl"):
+            await page.evaluate(f"document.documentElement.dir = '{direction}'")
+            assert await faults_of(page, views, picture=f"workers-{direction}") == []

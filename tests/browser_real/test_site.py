@@ -23,7 +23,6 @@ pytestmark = pytest.mark.skipif("UPSHOT_SITE" not in os.environ, reason="make si
 SITE = Path(os.environ.get("UPSHOT_SITE", "."))
 # The list of versions.
 SMALL = 200
-VIEWPORTS = {"laptop": LAPTOP, "phone": PHONE}
 # Code, pictures, wide tables, the reference, and the pages that Sphinx adds.
 SAMPLE = ["index", "effects", "comparison", "result", "api/running", "api/index", "search"]
 
@@ -76,11 +75,10 @@ def note_hosts(page: Any) -> set[str]:
     return hosts
 
 
-@pytest.mark.parametrize(("scheme", "size"), [("light", "laptop"), ("dark", "phone")])
 async def test_a_page_is_light_and_can_be_read_by_all(
-    site: Site, page_of: Any, axe: str, scheme: str, size: str
+    site: Site, page_of: Any, faults_of: Any
 ) -> None:
-    page = await page_of("about:blank", viewport=VIEWPORTS[size], color_scheme=scheme)
+    page = await page_of("about:blank")
     hosts = note_hosts(page)
     faults: list[str] = []
     for name in SAMPLE:
@@ -89,13 +87,7 @@ async def test_a_page_is_light_and_can_be_read_by_all(
         # The build weighs every page by its files; a browser must load no more than these.
         more = site.weight - weight_of(SITE, f"{name}.html")
         faults += [f"{name} loads {more} bytes more"] * (more > SMALL)
-        await page.evaluate(axe)
-        for one in (await page.evaluate("axe.run()"))["violations"]:
-            node = one["nodes"][0]
-            faults.append(f"{name} {one['id']}: {len(one['nodes'])} {node['html'][:200]}")
-            faults.append(node["failureSummary"][:300])
-        wide = await page.evaluate("document.documentElement.scrollWidth - innerWidth")
-        faults += [f"{name} is {wide} px too wide"] * (wide > 0)
+        faults += await faults_of(page, [("light", LAPTOP), ("dark", PHONE)])
     assert faults == []
     assert page.faults == []
     assert hosts == {f"127.0.0.1:{site.server_port}"}

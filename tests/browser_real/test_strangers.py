@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import asynccontextmanager
@@ -76,33 +75,35 @@ async def place(tmp_path: Path) -> AsyncGenerator[Place]:
             given = {"agent": "clerk", "text": text, "conversation": conversation}
             return (await ann.post("/api/runs", given))[1]["run_id"]
 
+        async def settled(run: str) -> None:
+            await (await app.run(run)).result()
+
         async def asked(run: str, tool: str) -> Any:
-            while True:
-                for item in await app.inbox(run_id=run, tool=tool):
-                    return item.pending
-                await asyncio.sleep(0.01)
+            await settled(run)
+            (item,) = await app.inbox(run_id=run, tool=tool)
+            return item.pending
 
         ended = await submit(f"What does the oak table of {MARK} cost?", f"talk-{MARK}")
-        while not (await (await app.run(ended)).state()).ended:
-            await asyncio.sleep(0.01)
+        await settled(ended)
         run = await submit(f"Settle the case of {MARK}.")
         call = await asked(run, "refund")
         answer = {"kind": "approve", "call_id": call.id, "digest": call.digest, "always": "tool"}
         assert (await oz.post(f"/api/runs/{run}/answer", {"answers": [answer]}))[0] == 200
         item = (await asked(run, "delete_customer")).id
         (grant,) = await app.grants()
-        await submit("Send customer 7 the invoice again.")
-        while not (doubts := await app.effects(state="unknown")):
-            await asyncio.sleep(0.01)
+        await settled(await submit("Send customer 7 the invoice again."))
+        (doubt,) = await app.effects(state="unknown")
+        (worker,) = (await oz.get("/api/workers"))[1]["workers"]
         hers = {"run": run, "other": ended, "item": item, "agent": "clerk"}
         ids = {"run": hers, "grant": {"id": grant.id}, "talk": {"id": f"talk-{MARK}"}}
-        ids["effect"] = {"id": doubts[0].id}
+        ids["effect"] = {"id": doubt.id}
+        ids["worker"] = {"id": worker["id"]}
         yield Place(app, client, ids, list(routes_of(app)), reached)
 
 
 def filled(place: Place, path: str) -> tuple[str, str]:
     """A path with ids of hers, and the same with ids of nothing."""
-    kinds = {"grants": "grant", "conversations": "talk", "effects": "effect"}
+    kinds = {"grants": "grant", "conversations": "talk", "effects": "effect", "workers": "worker"}
     kind = next((kinds[word] for word in path.split("/") if word in kinds), "run")
     hers = {
         **NOWHERE,
@@ -153,7 +154,8 @@ async def test_every_route_with_an_id_of_hers_is_404_to_another_and_tells_him_no
         hers, nowhere = filled(place, path)
         status, said = await page.evaluate(SEND, [method, hers, body_of(path)])
         other, told = await page.evaluate(SEND, [method, nowhere, body_of(path)])
-        # Workers are nobody's: who may not drain one is told so, whether it is there or not.
+        # A worker belongs to no user, so there is none whose id could be guessed: a user who may
+        # not drain gets 403 before the id is looked at, the same for a worker that is there.
         refusal = 403 if "/workers/" in path else 404
         assert status == other == refusal, (method, path, status, other, said)
         assert MARK not in said.replace(f"talk-{MARK}", "")
@@ -263,9 +265,6 @@ FORM = """([url]) => new Promise((done) => {
 })"""
 
 
-@pytest.mark.parametrize(
-    "browser", [["--host-resolver-rules=MAP *.example 127.0.0.1"]], indirect=True
-)
 async def test_a_page_of_elsewhere_gets_nothing_and_changes_nothing_at_any_route(
     place: Place, page_of: Any
 ) -> None:
@@ -284,9 +283,6 @@ async def test_a_page_of_elsewhere_gets_nothing_and_changes_nothing_at_any_route
     assert await facts(place) == before
 
 
-@pytest.mark.parametrize(
-    "browser", [["--host-resolver-rules=MAP *.example 127.0.0.1"]], indirect=True
-)
 async def test_a_page_under_a_name_that_was_made_to_point_here_reaches_nothing(
     place: Place, page_of: Any
 ) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import shutil
 from collections import Counter
 from collections.abc import AsyncGenerator
 from decimal import Decimal
@@ -13,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.browser_real.shop import fill, make_shop
+from tests.browser_real.shop import make_shop
 from tests.serve.kit import Client, served
 from upshot import App
 
@@ -38,40 +36,37 @@ class Reader:
 
 
 @pytest.fixture(scope="module")
-def filled(tmp_path_factory: Any) -> Path:
-    """A journal of 500 mixed runs."""
-    path = tmp_path_factory.mktemp("shop") / "runs.db"
-
-    async def make() -> None:
-        async with make_shop(str(path)) as app:
-            await fill(app, RUNS)
-
-    asyncio.run(make())
-    return path
-
-
-@pytest.fixture
-async def shop(filled: Path, tmp_path: Path) -> AsyncGenerator[tuple[App, Client]]:
-    """A copy of that journal, served; runs are worked on."""
-    app = make_shop(str(shutil.copy(filled, tmp_path / "runs.db")))
-    async with served(app) as client:
+async def read(
+    filled: Any, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncGenerator[tuple[App, Client]]:
+    """500 mixed runs, served to the tests that only read."""
+    app = make_shop(await filled(RUNS, tmp_path_factory.mktemp("read")))
+    async with served(app, rate=100_000) as client:
         yield app, client.by("oz")
 
 
-async def waiting(client: Client, run_id: str, tool: str) -> dict[str, Any]:
+@pytest.fixture
+async def shop(filled: Any, tmp_path: Path) -> AsyncGenerator[tuple[App, Client]]:
+    """The same runs for one test; runs are worked on."""
+    app = make_shop(await filled(RUNS, tmp_path))
+    async with served(app, rate=100_000) as client:
+        yield app, client.by("oz")
+
+
+async def waiting(shop: tuple[App, Client], run_id: str, tool: str) -> dict[str, Any]:
     """What a run asks about a call of a tool, once it does."""
-    while True:
-        _, inbox = await client.get(f"/api/inbox?run_id={run_id}")
-        for item in inbox["items"]:
-            if item["pending"]["tool_name"] == tool:
-                return item["pending"]
+    app, client = shop
+    await ended(app, run_id)
+    (item,) = (await client.get(f"/api/inbox?run_id={run_id}"))[1]["items"]
+    assert item["pending"]["tool_name"] == tool
+    return item["pending"]
 
 
-async def answer(client: Client, run_id: str, tool: str, kind: str) -> dict[str, Any]:
+async def answer(shop: tuple[App, Client], run_id: str, tool: str, kind: str) -> dict[str, Any]:
     """Answer what a run asks about a call of a tool; gives what was asked."""
-    asked = await waiting(client, run_id, tool)
+    asked = await waiting(shop, run_id, tool)
     given = {"kind": kind, "call_id": asked["call_id"], "digest": asked["digest"]}
-    status, said = await client.post(f"/api/runs/{run_id}/answer", {"answers": [given]})
+    status, said = await shop[1].post(f"/api/runs/{run_id}/answer", {"answers": [given]})
     assert status == 200, said
     return asked
 
@@ -81,9 +76,9 @@ async def begun(client: Client, text: str) -> str:
     return said["run_id"]
 
 
-async def ended(client: Client, run_id: str) -> None:
-    while not (await client.get(f"/api/runs/{run_id}"))[1]["head"].get("has_ended"):
-        pass
+async def ended(app: App, run_id: str) -> None:
+    """Wait until a run has ended, or asks."""
+    await (await app.run(run_id)).result()
 
 
 def money(amount: Any) -> Decimal:
@@ -96,8 +91,8 @@ def length(row: dict[str, Any]) -> float:
     return row["end_s"] - row.get("start_s", 0)
 
 
-async def test_which_run_cost_most_and_why(shop: tuple[App, Client]) -> None:
-    app, client = shop
+async def test_which_run_cost_most_and_why(read: tuple[App, Client]) -> None:
+    app, client = read
     reader = Reader(client)
     top = (await reader.open("/runs?sort=cost"))["runs"][0]
     run = await reader.open(f"/runs/{top['run_id']}")
@@ -111,10 +106,10 @@ async def test_which_run_cost_most_and_why(shop: tuple[App, Client]) -> None:
 
 
 async def test_what_a_person_approved_when_and_seeing_what(shop: tuple[App, Client]) -> None:
-    _, client = shop
+    app, client = shop
     run_id = await begun(client, "Refund the night light of order 7, it never came.")
-    asked = await answer(client, run_id, "refund", "approve")
-    await ended(client, run_id)
+    asked = await answer(shop, run_id, "refund", "approve")
+    await ended(app, run_id)
     reader = Reader(client)
     listed = (await reader.open("/runs?tool=refund&status=completed"))["runs"]
     run = await reader.open(f"/runs/{listed[0]['run_id']}")
@@ -125,8 +120,8 @@ async def test_what_a_person_approved_when_and_seeing_what(shop: tuple[App, Clie
     assert answered["asked"]["digest"] == asked["digest"]
 
 
-async def test_what_was_called_twice(shop: tuple[App, Client]) -> None:
-    _, client = shop
+async def test_what_was_called_twice(read: tuple[App, Client]) -> None:
+    _, client = read
     reader = Reader(client)
     listed = (await reader.open("/runs?text=write to all"))["runs"]
     run = await reader.open(f"/runs/{listed[0]['run_id']}")
@@ -135,8 +130,8 @@ async def test_what_was_called_twice(shop: tuple[App, Client]) -> None:
     assert [key[0] for key, count in made.items() if count == 2] == ["broadcast"]
 
 
-async def test_which_tool_is_slowest_and_in_which_run(shop: tuple[App, Client]) -> None:
-    app, client = shop
+async def test_which_tool_is_slowest_and_in_which_run(read: tuple[App, Client]) -> None:
+    app, client = read
     reader = Reader(client)
     tools = (await reader.open("/tools?period=week"))["tools"]
     assert tools[0]["p95_s"] == max(tool["p95_s"] or 0 for tool in tools)
@@ -152,8 +147,8 @@ async def test_which_tool_is_slowest_and_in_which_run(shop: tuple[App, Client]) 
     assert slow["took_ms"] == max(every)
 
 
-async def test_which_runs_met_limits(shop: tuple[App, Client]) -> None:
-    app, client = shop
+async def test_which_runs_met_limits(read: tuple[App, Client]) -> None:
+    app, client = read
     reader = Reader(client)
     limits = (await reader.open("/overview?period=week"))["limits"]
     met = [one["run_id"] for limit in limits for one in limit["runs"]]
@@ -167,8 +162,8 @@ async def test_which_runs_met_limits(shop: tuple[App, Client]) -> None:
     assert set(met) <= refused
 
 
-async def test_which_calls_effect_is_unknown(shop: tuple[App, Client]) -> None:
-    _, client = shop
+async def test_which_calls_effect_is_unknown(read: tuple[App, Client]) -> None:
+    _, client = read
     reader = Reader(client)
     top = (await reader.open("/runs?sort=effect"))["runs"][0]
     assert top["effect"] == "unknown"
@@ -178,18 +173,18 @@ async def test_which_calls_effect_is_unknown(shop: tuple[App, Client]) -> None:
 
 
 async def test_where_two_runs_parted(shop: tuple[App, Client]) -> None:
-    _, client = shop
+    app, client = shop
     made = [await begun(client, "Refund the night light of order 8.") for _ in range(2)]
     for run_id, kind in zip(made, ("approve", "deny"), strict=True):
-        await answer(client, run_id, "refund", kind)
-        await ended(client, run_id)
+        await answer(shop, run_id, "refund", kind)
+        await ended(app, run_id)
     reader = Reader(client)
     found = (await reader.open(f"/runs/{made[0]}/compare/{made[1]}"))["difference"]
     assert "refund" in str(found)
 
 
-async def test_what_failed_with_429_and_how_often(shop: tuple[App, Client]) -> None:
-    app, client = shop
+async def test_what_failed_with_429_and_how_often(read: tuple[App, Client]) -> None:
+    app, client = read
     reader = Reader(client)
     counts = await reader.open("/counts")
     failed = await app.runs(error_code="rate_limit", limit=None)
@@ -201,16 +196,16 @@ async def test_what_failed_with_429_and_how_often(shop: tuple[App, Client]) -> N
     assert "rate limit" in run["head"]["error"]["message"]
 
 
-async def test_who_waits_the_longest(shop: tuple[App, Client]) -> None:
-    app, client = shop
+async def test_who_waits_the_longest(read: tuple[App, Client]) -> None:
+    app, client = read
     page = await Reader(client).open("/inbox")
     waiting = await app.inbox(limit=None)
     assert page["total"] == len(waiting)
     assert page["items"][0]["run_id"] == min(waiting, key=lambda one: one.pending.asked_at).run_id
 
 
-async def test_what_a_conversation_cost(shop: tuple[App, Client]) -> None:
-    app, client = shop
+async def test_what_a_conversation_cost(read: tuple[App, Client]) -> None:
+    app, client = read
     counts = await Reader(client).open("/counts?conversation=talk-1")
     days = sum(money(day["costs"]["USD"]) for day in counts["cost_by_day"])
     runs = await app.runs(conversation="talk-1")
@@ -220,7 +215,7 @@ async def test_what_a_conversation_cost(shop: tuple[App, Client]) -> None:
 async def test_which_tool_of_a_run_is_the_slowest(
     shop: tuple[App, Client], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    _, client = shop
+    app, client = shop
     gate = tmp_path / "gate"
     monkeypatch.setenv("SHOP_GATE", str(gate))
     run_id = await begun(client, "Find order 5 and ask the carrier.")
@@ -232,7 +227,7 @@ async def test_which_tool_of_a_run_is_the_slowest(
         if "ask_carrier" in rows and not seen:
             found, seen = length(rows["find_order"]), monotonic()
     gate.touch()
-    await ended(client, run_id)
+    await ended(app, run_id)
     reader = Reader(client)
     listed = (await reader.open("/runs?tool=ask_carrier"))["runs"]
     run = await reader.open(f"/runs/{listed[0]['run_id']}")
@@ -242,13 +237,13 @@ async def test_which_tool_of_a_run_is_the_slowest(
 
 
 async def test_which_run_wrote_and_then_was_canceled(shop: tuple[App, Client]) -> None:
-    _, client = shop
+    app, client = shop
     run_id = await begun(client, "Pay Ada back for order 9, and forget her.")
-    await answer(client, run_id, "refund", "approve")
-    await waiting(client, run_id, "delete_customer")
+    await answer(shop, run_id, "refund", "approve")
+    await waiting(shop, run_id, "delete_customer")
     status, _ = await client.post(f"/api/runs/{run_id}/cancel")
     assert status == 200
-    await ended(client, run_id)
+    await ended(app, run_id)
     reader = Reader(client)
     listed = (await reader.open("/runs?status=canceled&effect=applied"))["runs"]
     assert [one["run_id"] for one in listed] == [run_id]

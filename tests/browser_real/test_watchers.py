@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
+import pytest
 from playwright.async_api import expect
 
 from tests.browser_real.shop_process import ShopProcess
@@ -24,6 +25,7 @@ def cpu_s(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
+@pytest.mark.slow
 async def test_two_hundred_watchers_of_a_run_and_a_browser_all_see_its_end(
     tmp_path: Path, page_of: Any
 ) -> None:

@@ -19,10 +19,10 @@ pytest.importorskip("playwright", reason="make protocols installs playwright")
 
 from playwright.async_api import expect
 
-from tests.browser_real.conftest import browser, page_of, take_picture
+from tests.browser_real.conftest import page_of, take_picture
 from tests.protocols_real.node import NODE, PACKAGES, needs_node
 
-__all__ = ["browser", "page_of"]
+__all__ = ["page_of"]
 
 pytestmark = needs_node
 HERE = Path(__file__).parent

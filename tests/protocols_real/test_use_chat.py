@@ -17,12 +17,12 @@ from starlette.applications import Starlette
 from starlette.responses import FileResponse, HTMLResponse
 from starlette.routing import Mount, Route
 
-from tests.browser_real.conftest import browser, page_of
+from tests.browser_real.conftest import page_of
 from tests.protocols_real.desk import make_desk
 from tests.protocols_real.node import NODE, PACKAGES, needs_node
 from tests.serve.kit import Client, listening, who
 
-__all__ = ["browser", "page_of"]
+__all__ = ["page_of"]
 
 pytestmark = needs_node
 HERE = Path(__file__).parent
