@@ -171,7 +171,7 @@ class LoopEngine:
         return board
 
     async def ask_model(self, run: Run, host: RunHost, request: ModelRequest) -> ModelResponse:
-        """Return the reply of one turn; the run's own model is this engine's, if it runs alone."""
+        """Return the reply of one turn: by the run's model, unless another engine uses this one."""
         return await run.call_model(request, model=None if run.engine is self else self.model)
 
 

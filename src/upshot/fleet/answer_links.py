@@ -46,7 +46,7 @@ _USERS = Allowed("a list of user ids, or a function of the item that returns one
 
 
 class LinkRefused(Misuse):
-    """A link that is not valid, or not any more.
+    """A link that is not valid, or no longer valid.
 
     Attributes:
         is_over: Whether it was valid once.

@@ -233,7 +233,7 @@ class Peer:
         request_id: Id | None = None,
         about: About = NOTHING,
     ) -> dict[str, Any]:
-        """Send a request; returns its result. One that is cancelled is cancelled there too.
+        """Send a request; returns its result. If it is cancelled here, it is cancelled there too.
 
         Args:
             method: Which.

@@ -504,7 +504,7 @@ def with_question(row: AuditRow, asked: Pending | None, tenant: str) -> AuditRow
 
 
 def row_of_settlement(settlement: Settlement) -> AuditRow:
-    """Return the row of a settlement; ``with_effect`` adds of which effect."""
+    """Return the row of a settlement; ``with_effect`` adds the effect."""
     note = f": {settlement.note}" if settlement.note else ""
     return row_of("settle", user=settlement.by, detail=f"{settlement.effect.value}{note}")
 

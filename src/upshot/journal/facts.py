@@ -145,7 +145,7 @@ class JournalFacts:
 
 
 def facts_of_run(run_id: str) -> tuple[str, str]:
-    """Return the name of the value with the scopes of a run's facts, and the end of its range."""
+    """Return the name of a run's list of fact scopes, and the name that ends its range."""
     name = f"facts of {run_id}"
     return name, f"{name} "
 

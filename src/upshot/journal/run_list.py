@@ -229,7 +229,7 @@ def no_such_page(run_id: str) -> Misuse:
 
 
 def no_such_run(run_id: str) -> Misuse:
-    """Return the exception for a run that the journal does not have, or no longer."""
+    """Return the exception for a run that the journal does not have, or no longer has."""
     return Misuse(f"the journal has no run {run_id!r}")
 
 

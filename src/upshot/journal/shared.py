@@ -439,9 +439,7 @@ class MemoryValues:
 
 
 def used_links_of(run_id: str) -> tuple[str, str]:
-    """Return the name of the value with the links to a run that were used, and the end of its
-    range.
-    """
+    """Return the name of the value with a run's used links, and the name that ends its range."""
     name = f"links {run_id}"
     return name, f"{name} "
 

@@ -108,7 +108,7 @@ class Redaction:
         return [self._withheld.pop(key) for key in keys]
 
     def break_off(self, text: str, reply: object = None) -> str:
-        """Return the part of *text*, the whole of an abandoned *reply*, that was shown.
+        """Return the part of *text* that was shown; *text* is the whole of an abandoned *reply*.
 
         The withheld text is dropped, because it may be most of a secret.
         """

@@ -123,7 +123,7 @@ class SiteLab:
         return await asyncio.to_thread(report_page, report)
 
     async def run_of(self, user: User, run_id: str, need: Need) -> RunHandle | None:
-        """Return the handle of a run of an experiment; None if there is none, or not for this user.
+        """Return the handle of a run of an experiment; None if there is none that the user may see.
 
         Raises:
             Refused: The user wants more than to see it.

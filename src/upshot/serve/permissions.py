@@ -140,7 +140,7 @@ def may_audit(user: User) -> bool:
 
 
 def may_end_sessions(user: User) -> bool:
-    """Whether a user may see and end the sessions of others, of their tenant if they have one."""
+    """Whether a user may see and end others' sessions; with a tenant, only those of the tenant."""
     return user.may("operate")
 
 

@@ -257,7 +257,7 @@ class LedgerChecks:
 
     @_with_ledger
     async def test_a_refused_call_may_claim_again(self, desk: _Desk) -> None:
-        """The row then names the new call, and its end is the effect's."""
+        """The row then names the new call, whose end becomes that of the effect."""
         first, second = await desk.run("run-1"), await desk.run("run-2")
         await first.start("a", "7")
         assert not await second.start("b", "7")

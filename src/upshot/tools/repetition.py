@@ -190,7 +190,7 @@ class EqualCalls:
         self._unknown: dict[str, ToolRecord] = {} if before is None else before._unknown
 
     def following(self) -> EqualCalls:
-        """Return the calls for the next turn, which keep what holds for the whole run."""
+        """Return the calls for the next turn: those that hold for the whole run."""
         return EqualCalls(self)
 
     def unknown(self, call: CallState) -> ToolRecord | None:

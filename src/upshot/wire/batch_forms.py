@@ -297,7 +297,7 @@ class FireworksJobs(BatchForm):
     starts: ClassVar[str] = "accounts/"
 
     def submit(self, key: str, body: bytes) -> BatchCalls[str | None]:
-        """Make the data set, unless an earlier call did, and the job, once the set is ready."""
+        """Make the data set if there is none yet; once it is ready, start the job."""
         ident = _to_resource(key)
         url = self._account(f"/datasets/{ident}")
         made = yield BatchCall("GET", url, accepts=(404,))

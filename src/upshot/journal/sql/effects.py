@@ -373,7 +373,7 @@ def _values_to_keep(entry: EffectEntry, row: EffectRow, calls: Calls) -> tuple[o
 def drop_effects(
     connection: WriteConnection, ended_before: datetime | None, *, effects: bool
 ) -> None:
-    """Remove effects of removed runs: those with expired keys, and with *effects* those so old."""
+    """Remove effects of removed runs: expired ones; with *effects* all before *ended_before*."""
     connection.execute(_DROP_PAST)
     if effects and ended_before is not None:
         connection.execute(_DROP_ENDED, (_micros_of(ended_before),))

@@ -502,7 +502,7 @@ def open_database(path: str, *, create: bool = True) -> Database:
 
 
 def clear_room(path: str, shown: Sequence[str]) -> None:
-    """Erase what was deleted or replaced in a file's tables from the file and its log.
+    """Erase the bytes of deleted and replaced rows from a file and its log.
 
     Args:
         path: The file.

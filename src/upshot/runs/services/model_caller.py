@@ -306,7 +306,7 @@ def _count_unfinished(context: RunContext, reported: Usage | None) -> None:
 
 
 def count_without_reply(context: RunContext, used: ModelResponse) -> None:
-    """Count what a call has *used* whose reply is not logged; unmeasured if that is unknown."""
+    """Count what a call without a logged reply has *used*; unmeasured if that is unknown."""
     if not used.usage:
         # The provider may charge for it, but how much is unknown.
         context.budget.add_unfinished()
