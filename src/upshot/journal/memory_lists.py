@@ -80,6 +80,12 @@ class MemoryLists:
             and (not wanted.model or self._has_called(run.run_id, wanted.model))
         ][: wanted.limit]
 
+    async def candidates(
+        self, find: str, status: str | None = None, **filters: Unpack[RunFilters]
+    ) -> Sequence[RunSummary]:
+        """See ``SharedJournal.candidates``; there is no index."""
+        return await self.runs(status, **filters)
+
     def _has_called(self, run_id: str, model: str) -> bool:
         calls = self._logs[run_id].calls
         return any(one.type == "model" and one.name == model for one in calls)

@@ -39,7 +39,7 @@ from upshot.contract.pending import (
     PendingEffect,
     user_key,
 )
-from upshot.contract.protocols import Journal, Note, RunCounts, RunFilters
+from upshot.contract.protocols import Journal, Note, RunCounts, RunFilters, RunSummary
 from upshot.errors import JournalError, Misuse
 from upshot.journal.run_counts import FigureQuery, OpenWork, RunFigures
 from upshot.journal.watching import Watcher
@@ -564,6 +564,23 @@ class SharedJournal(Protocol):
         Args:
             status: As in ``Journal.runs``.
             filters: As in ``Journal.runs``; limit, before and sort are ignored.
+
+        Raises:
+            Misuse: As in ``Journal.runs``.
+        """
+        ...
+
+    async def candidates(
+        self, find: str, status: str | None = None, **filters: Unpack[RunFilters]
+    ) -> Sequence[RunSummary]:
+        """List the runs whose logs may contain a text, as ``Journal.runs`` does.
+
+        Only the search index knows a log that does not; without one, these are all runs.
+
+        Args:
+            find: The text, in any case and any form of accents.
+            status: As in ``Journal.runs``.
+            filters: As in ``Journal.runs``.
 
         Raises:
             Misuse: As in ``Journal.runs``.

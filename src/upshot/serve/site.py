@@ -49,7 +49,7 @@ from upshot.fleet.status import Status
 from upshot.fleet.submission import SubmitOptions
 from upshot.fleet.worker import Worker
 from upshot.journal.audit import Actor, acting, add_act, current_actor, set_actor
-from upshot.journal.shared import InboxItem, OtherUser, tool_of
+from upshot.journal.shared import InboxItem, OtherUser, needs_shared, tool_of
 from upshot.runs.plan import Where
 from upshot.serve import doors, permissions
 from upshot.serve.experiments import SiteLab
@@ -481,10 +481,25 @@ class Site:
 
     async def counts_of(self, user: User, status: str | None = None, **filters: Any) -> RunCounts:
         """Count the runs that a user may see; the filters are those of ``App.runs``."""
+        return await self.app.counts(status, **await self._restrict_journal(user, filters))
+
+    async def candidates_of(
+        self, user: User, find: str, status: str | None = None, **filters: Any
+    ) -> Sequence[RunSummary]:
+        """Return the runs that a user may see and whose logs may contain *find*, newest first.
+
+        The filters are those of ``App.runs``.
+        """
+        journal = needs_shared(await self.app.open())
+        given = await self._restrict_journal(user, filters)
+        return await journal.candidates(find, status, **given)
+
+    async def _restrict_journal(self, user: User, filters: dict[str, Any]) -> dict[str, Any]:
+        """Return list filters as ``_restrict`` does, under the names that the journal has."""
         given = await self._restrict(user, filters)
         for name, own in (("agent", "agent_id"), ("conversation", "context_id")):
             given[own] = given.pop(name, "")
-        return await self.app.counts(status, **given)
+        return given
 
     async def _restrict(self, user: User, filters: dict[str, Any]) -> dict[str, Any]:
         """Return list filters restricted to what a user may see."""

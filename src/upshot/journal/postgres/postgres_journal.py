@@ -45,12 +45,19 @@ from upshot.journal.postgres.server import (
     numbers,
     reason_of,
 )
-from upshot.journal.postgres.tables import STEPS, is_read_only, prepare
+from upshot.journal.postgres.tables import (
+    DROP_INDEX,
+    MAKE_INDEX,
+    STEPS,
+    is_read_only,
+    prepare,
+)
 from upshot.journal.shared import JournalAway
 from upshot.journal.sql.connection import SEQ_BITS, SEQ_MASK, Connection
 from upshot.journal.sql.health import too_new
 from upshot.journal.sql.own_lease import OwnLease
 from upshot.journal.sql.queries import Reader
+from upshot.journal.sql.search_rows import has_index
 from upshot.journal.sql.sql_journal import SqlJournal
 from upshot.journal.sql.writer import (
     Batch,
@@ -66,8 +73,10 @@ from upshot.journal.watching import POLL_S, effect_of, of_run, run_of
 from upshot.state.child_runs import origins_of
 
 T = TypeVar("T")
-_CONTENT = "runs events effects artifacts turn_blocks wishes inbox notes submissions pieces"
-_VACUUM = f"VACUUM {', '.join(f'upshot.{table}' for table in _CONTENT.split(' '))}"
+_CONTENT = (
+    *("runs", "events", "effects", "artifacts", "turn_blocks"),
+    *("wishes", "inbox", "notes", "submissions", "pieces"),
+)
 
 
 class PostgresJournal(SqlJournal):
@@ -88,6 +97,8 @@ class PostgresJournal(SqlJournal):
         WHEN current_setting('synchronous_standby_names') = '' THEN 'none' ELSE 'synchronous' END
         FROM journal"""
     _touch: ClassVar[str] = "UPDATE journal SET version = version"
+    _make_index: ClassVar[tuple[str, ...]] = MAKE_INDEX
+    _drop_index: ClassVar[tuple[str, ...]] = DROP_INDEX
     _server: Server
 
     @classmethod
@@ -164,7 +175,8 @@ class PostgresJournal(SqlJournal):
             connection = self._server.connect()
             try:
                 connection.do("DELETE FROM upshot.pieces WHERE run_id = ANY(%s)", [[*run_ids]])
-                connection.do(_VACUUM)
+                tables = [*_CONTENT, "run_texts"] if has_index(connection) else _CONTENT
+                connection.do(f"VACUUM {', '.join(f'upshot.{table}' for table in tables)}")
             finally:
                 connection.close()
         except DRIVER_ERRORS as error:

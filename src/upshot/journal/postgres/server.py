@@ -40,7 +40,9 @@ from upshot.journal.postgres.urls import safe_place, split_url, without_password
 from upshot.journal.run_counts import Tallies
 from upshot.journal.shared import JournalAway
 from upshot.journal.sql.connection import (
+    CANDIDATES,
     COMPOSED,
+    HAS_INDEX,
     HOLDER,
     IN_ANY_LANGUAGE,
     NEXT_EFFECT,
@@ -221,6 +223,12 @@ _WORDS = (
     (" INDEXED BY sqlite_autoindex_runs_1", ""),
     (" INDEXED BY runs_by_id", ""),
     (SKIP_LOCKED, "FOR UPDATE SKIP LOCKED"),
+    (
+        HAS_INDEX,
+        """SELECT count(*) FROM pg_tables
+        WHERE schemaname = 'upshot' AND tablename = 'run_texts'""",
+    ),
+    (CANDIDATES, "SELECT run_no FROM run_texts WHERE grams_of(body) @> grams_of(?)"),
     (NEXT_EFFECT, "nextval('upshot.effects_effect_no_seq')"),
     (WATCHED, "coalesce(watched_until > clock_timestamp(), false)"),
     ("instr(", "strpos("),
@@ -334,6 +342,9 @@ class ServerConnection:
         """See ``WriteConnection.insert_events``; the run is locked."""
         self.do(INSERT, columns_of((run_no, entry) for entry in entries))
         return True
+
+    def erase_grams(self) -> None:
+        """Do nothing: the server removes dead entries of an index when it vacuums the table."""
 
     def keep_lease(self, holder: str) -> int:
         """See ``WriteConnection.keep_lease``."""

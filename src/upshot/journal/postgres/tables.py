@@ -254,6 +254,64 @@ STEPS: tuple[tuple[str, ...], ...] = (
         )""",
     ),
 )
+_FUNCTION = "SECURITY DEFINER SET search_path = upshot, pg_temp"
+_STAMP = "(1 + random() * 1e15)::bigint"
+_RUN_NO = f"id >> {SEQ_BITS}"
+# These run as the user who made the index, so that every user who may append keeps it right.
+MAKE_INDEX: tuple[str, ...] = (
+    # The texts of logs, and the runs whose logs must be read instead.
+    'CREATE TABLE upshot.run_texts (run_no bigint PRIMARY KEY, body text COLLATE "C" NOT NULL)',
+    "CREATE TABLE upshot.run_pending (run_no bigint PRIMARY KEY, stamp bigint NOT NULL)",
+    # Trigrams of bytes, hashed; no extension is needed.
+    """CREATE FUNCTION upshot.grams_of(body text) RETURNS smallint[]
+        LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE AS $$
+        WITH one AS MATERIALIZED (SELECT convert_to(body, 'UTF8') AS b)
+        SELECT coalesce(array_agg(DISTINCT mod(get_byte(b, at) * 65536 + get_byte(b, at + 1) * 256
+            + get_byte(b, at + 2), 32749)::smallint), '{}')
+        FROM one, generate_series(0, length(b) - 3) AS at $$""",
+    "CREATE INDEX run_grams ON upshot.run_texts USING gin (upshot.grams_of(body))",
+    f"""CREATE FUNCTION upshot.event_added() RETURNS trigger LANGUAGE plpgsql {_FUNCTION} AS $$
+        BEGIN
+            INSERT INTO run_pending SELECT run_no, {_STAMP}
+                FROM (SELECT DISTINCT {_RUN_NO} AS run_no FROM added) AS runs
+                ON CONFLICT DO NOTHING;
+            RETURN NULL;
+        END $$""",
+    f"""CREATE FUNCTION upshot.event_changed() RETURNS trigger LANGUAGE plpgsql {_FUNCTION} AS $$
+        BEGIN
+            DELETE FROM run_texts WHERE run_no IN (SELECT {_RUN_NO} FROM changed);
+            INSERT INTO run_pending SELECT run_no, {_STAMP}
+                FROM (SELECT DISTINCT {_RUN_NO} AS run_no FROM changed) AS runs
+                ON CONFLICT (run_no) DO UPDATE SET stamp = excluded.stamp;
+            RETURN NULL;
+        END $$""",
+    f"""CREATE FUNCTION upshot.run_removed() RETURNS trigger LANGUAGE plpgsql {_FUNCTION} AS $$
+        BEGIN
+            DELETE FROM run_texts WHERE run_no IN (SELECT run_no FROM removed);
+            DELETE FROM run_pending WHERE run_no IN (SELECT run_no FROM removed);
+            RETURN NULL;
+        END $$""",
+    *(
+        f"CREATE TRIGGER {name} AFTER {what} REFERENCING {rows} FOR EACH STATEMENT "
+        f"EXECUTE FUNCTION upshot.{function}()"
+        for name, what, rows, function in (
+            ("event_added", "INSERT ON upshot.events", "NEW TABLE AS added", "event_added"),
+            ("event_rewritten", "UPDATE ON upshot.events", "OLD TABLE AS changed", "event_changed"),
+            ("event_removed", "DELETE ON upshot.events", "OLD TABLE AS changed", "event_changed"),
+            ("run_removed", "DELETE ON upshot.runs", "OLD TABLE AS removed", "run_removed"),
+        )
+    ),
+    f"INSERT INTO upshot.run_pending SELECT run_no, {_STAMP} FROM upshot.runs",
+)
+"""The statements that make the search index of ``sql.search_rows``."""
+DROP_INDEX: tuple[str, ...] = (
+    *(
+        f"DROP FUNCTION upshot.{name}() CASCADE"
+        for name in ("event_added", "event_changed", "run_removed")
+    ),
+    "DROP TABLE upshot.run_texts, upshot.run_pending",
+    "DROP FUNCTION upshot.grams_of(text)",
+)
 # The oldest tables that this version can use: code that writes no audit must not take an answer.
 _OLDEST = 4
 # The first tables that count runs as this code does.

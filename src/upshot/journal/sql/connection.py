@@ -38,6 +38,10 @@ COMPOSED = "/* composed */"
 """Precedes a text in brackets to compose letters with their accents: a server needs a function;
 in a file ``lower`` does it.
 """
+HAS_INDEX = "SELECT count(*) FROM sqlite_master WHERE name = 'run_texts'"
+"""Counts 1 if there is a search index."""
+CANDIDATES = "SELECT rowid FROM run_grams WHERE run_grams MATCH grams_of(?)"
+"""The numbers of the runs in the search index whose texts have all trigrams of a text."""
 NEVER: int = -(1 << 62)
 """The start of a run that has none, so that the index contains every run."""
 _AT_ONCE = 100
@@ -117,6 +121,10 @@ class WriteConnection(Connection, Protocol):
 
     def insert_events(self, run_no: int, entries: Sequence[Entry]) -> bool:
         """Write events of one run and epoch; returns whether the run has that epoch."""
+        ...
+
+    def erase_grams(self) -> None:
+        """Erase what the search index still has of texts that were removed from it."""
         ...
 
 

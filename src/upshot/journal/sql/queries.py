@@ -268,11 +268,19 @@ def epoch_of(connection: Connection, run_id: str, seq: int) -> int:
     return row[0] or 0 if row else 0
 
 
-def read_summaries(connection: Connection, wanted: RunQuery) -> list[RunSummary]:
-    """Return the runs that match *wanted* and have events or were submitted, newest first."""
+def read_summaries(
+    connection: Connection, wanted: RunQuery, *more: tuple[Any, ...]
+) -> list[RunSummary]:
+    """Return the runs that match *wanted* and have events or were submitted, newest first.
+
+    Args:
+        connection: To the database.
+        wanted: Which runs.
+        more: More conditions, each with its values.
+    """
     conditions: list[str] = [_SUMMARIES]
     values: list[object] = []
-    for condition, *given in _conditions(connection, wanted):
+    for condition, *given in (*_conditions(connection, wanted), *more):
         conditions.append(condition)
         values += given
     # Few runs are in these phases: use their own index, since SQLite would scan all by start.

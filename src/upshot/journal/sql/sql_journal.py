@@ -70,6 +70,7 @@ from upshot.journal.sql.leases import (
 from upshot.journal.sql.lists import SqlLists
 from upshot.journal.sql.own_lease import OwnLease, claimed_epoch
 from upshot.journal.sql.removal import redact_runs, remove_runs
+from upshot.journal.sql.search_rows import SqlSearch
 from upshot.journal.sql.sql_artifacts import SqlArtifactStore
 from upshot.journal.sql.submissions import read_submission, withdraw_run
 from upshot.journal.sql.writer import Writer
@@ -84,7 +85,7 @@ Claimed: TypeAlias = Lease | LeaseHolder | TurnInTheWay
 _PAGE_EVENTS = 256
 
 
-class SqlJournal(SqlLists, SqlEffects, SqlAudit):
+class SqlJournal(SqlLists, SqlEffects, SqlAudit, SqlSearch):
     """A log in an SQL database; implements Journal, EffectLedger and AuditLog.
 
     A subclass opens it; it belongs to the event loop it was opened in. Appends are queued and

@@ -36,7 +36,9 @@ from upshot.journal.sql.writer import (
 from upshot.journal.sqlite.tables import (
     APPLICATION_ID,
     BUSY_S,
+    DROP_INDEX,
     FILE_ERRORS,
+    MAKE_INDEX,
     Database,
     add_clock,
     begin_writing,
@@ -66,6 +68,8 @@ class SqliteJournal(SqlJournal):
     _errors: ClassVar[tuple[type[Exception], ...]] = FILE_ERRORS
     _facts: ClassVar[str] = "SELECT user_version % 1000, '' FROM pragma_user_version"
     _touch: ClassVar[str] = f"PRAGMA application_id = {APPLICATION_ID}"
+    _make_index: ClassVar[tuple[str, ...]] = MAKE_INDEX
+    _drop_index: ClassVar[tuple[str, ...]] = DROP_INDEX
 
     @classmethod
     async def open(

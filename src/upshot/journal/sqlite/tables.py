@@ -24,7 +24,7 @@ from upshot.journal.event_codec import FORMAT, Entry, checksum
 from upshot.journal.lease_holder import LEASE_S, boot_s, lease_left_s
 from upshot.journal.run_counts import Tallies
 from upshot.journal.run_list import LEAST_TOOK_S, searched
-from upshot.journal.sql.connection import IS_NEW, NEVER, SEQ_BITS
+from upshot.journal.sql.connection import HAS_INDEX, IS_NEW, NEVER, SEQ_BITS
 from upshot.journal.sql.count_rows import ADDED, COLUMNS, TABLE, count_again
 from upshot.journal.sql.health import too_new
 
@@ -336,6 +336,47 @@ _TABLES = (
     f"PRAGMA user_version = {USER_VERSION}",
 )
 
+_RUN_NO = f"{{row}}.id >> {SEQ_BITS}"
+_CHANGED = f"""BEGIN
+        DELETE FROM run_texts WHERE run_no = {_RUN_NO.format(row="OLD")};
+        INSERT INTO run_pending VALUES ({_RUN_NO.format(row="OLD")}, random())
+            ON CONFLICT (run_no) DO UPDATE SET stamp = excluded.stamp;
+    END"""
+MAKE_INDEX = (
+    # The texts of logs, and the runs whose logs must be read instead.
+    "CREATE TABLE run_texts (run_no INTEGER PRIMARY KEY, body TEXT NOT NULL)",
+    "CREATE TABLE run_pending (run_no INTEGER PRIMARY KEY, stamp INTEGER NOT NULL)",
+    """CREATE VIRTUAL TABLE run_grams USING fts5(body, content='run_texts',
+        content_rowid='run_no', detail=none, tokenize='trigram case_sensitive 1')""",
+    """CREATE TRIGGER text_added AFTER INSERT ON run_texts BEGIN
+        INSERT INTO run_grams (rowid, body) VALUES (NEW.run_no, NEW.body);
+    END""",
+    """CREATE TRIGGER text_removed AFTER DELETE ON run_texts BEGIN
+        INSERT INTO run_grams (run_grams, rowid, body) VALUES ('delete', OLD.run_no, OLD.body);
+    END""",
+    f"""CREATE TRIGGER event_added AFTER INSERT ON events
+        WHEN NOT EXISTS (SELECT 1 FROM run_pending WHERE run_no = {_RUN_NO.format(row="NEW")})
+    BEGIN
+        INSERT INTO run_pending VALUES ({_RUN_NO.format(row="NEW")}, random());
+    END""",
+    f"CREATE TRIGGER event_rewritten AFTER UPDATE ON events {_CHANGED}",
+    f"CREATE TRIGGER event_removed AFTER DELETE ON events {_CHANGED}",
+    """CREATE TRIGGER run_removed AFTER DELETE ON runs BEGIN
+        DELETE FROM run_texts WHERE run_no = OLD.run_no;
+        DELETE FROM run_pending WHERE run_no = OLD.run_no;
+    END""",
+    "INSERT INTO run_pending SELECT run_no, random() FROM runs",
+)
+"""The statements that make the search index of ``sql.search_rows``."""
+DROP_INDEX: tuple[str, ...] = (
+    *(
+        f"DROP TRIGGER {name}"
+        for name in ("event_added", "event_rewritten", "event_removed", "run_removed")
+    ),
+    *(f"DROP TABLE {name}" for name in ("run_grams", "run_texts", "run_pending")),
+)
+_ERASE = "INSERT INTO run_grams (run_grams) VALUES ('optimize')"
+
 
 # How long to wait for a turn. A suspended holder, or a fork that keeps its descriptor, must not
 # block the others forever.
@@ -452,6 +493,12 @@ class Database(sqlite3.Connection):
         ]
         return self.executemany(_INSERT, rows).rowcount == len(rows)
 
+    def erase_grams(self) -> None:
+        """See ``WriteConnection.erase_grams``."""
+        # A removed text leaves marks beside its trigrams, until both are merged.
+        if self.execute(HAS_INDEX).fetchone()[0]:
+            self.execute(_ERASE)
+
     def check_place(self) -> None:
         """Raise JournalError if the last commit went to a file that no later process will find."""
         # A file cannot be removed without changing its folder, so one check replaces two.
@@ -536,11 +583,18 @@ def add_clock(connection: sqlite3.Connection) -> None:
     connection.create_function("lower", 1, _lower, deterministic=True)
     connection.create_function("lease_left_s", 2, lease_left_s)
     connection.create_function("holder_of", 2, _holder_of)
+    connection.create_function("grams_of", 1, _grams_of, deterministic=True)
     connection.create_function(_NEEDED, 0, lambda: None)
 
 
 def _lower(text: object) -> str:
     return searched(str(text))
+
+
+def _grams_of(text: str) -> str:
+    """Return the query for the texts that have all trigrams of *text*."""
+    grams = dict.fromkeys(text[at : at + 3].replace('"', '""') for at in range(len(text) - 2))
+    return " AND ".join(f'"{gram}"' for gram in grams)
 
 
 def _holder_of(holder: str | None, until: float | None) -> str | None:

@@ -1,0 +1,243 @@
+"""The search index of a journal: for each run whose log rests, the texts of that log.
+
+A journal has no index until one is made, and no step pays for it then: triggers note which logs the
+index lacks, and workers add these later. So a change reaches the index in its own transaction,
+whichever process or version makes it:
+
+- An event that is appended puts its run among the pending ones.
+- An event that is rewritten or removed also removes the texts of its run.
+- A run that is removed leaves nothing.
+
+The index finds candidates: runs whose texts have all trigrams of what is wanted, and the pending
+ones. Only their logs decide.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, ClassVar, NamedTuple, TypeVar, Unpack
+
+import upshot.journal.sql.queries as stored
+from upshot.contract.events import Event
+from upshot.contract.protocols import RunFilters, RunSummary
+from upshot.errors import JournalError
+from upshot.journal.log_text import normal, texts_of
+from upshot.journal.run_list import RunQuery
+from upshot.journal.shared import QUEUED
+from upshot.journal.sql.connection import (
+    CANDIDATES,
+    HAS_INDEX,
+    SEQ_MASK,
+    SKIP_LOCKED,
+    Connection,
+    WriteConnection,
+    keys_of,
+)
+from upshot.state.summary import RUNNING
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+T = TypeVar("T")
+
+LEAST_CHARS = 3
+"""The shortest text that the index finds; for a shorter one, all runs are candidates."""
+MOST_CHARS = 1 << 20
+"""Runs with more text than this are not indexed, but always candidates."""
+_FEW = 1_000
+# How many runs are indexed in one transaction, and with how much text.
+_AT_ONCE = 20
+_CHARS_AT_ONCE = 100_000
+# The stamp of a pending run that stays so; any other changes with the log.
+_STAYS = 0
+_PENDING = f"""SELECT p.run_no, p.stamp, CAST(runs.run_id AS TEXT) FROM run_pending AS p
+    JOIN runs ON runs.run_no = p.run_no
+    WHERE p.stamp <> {_STAYS} AND runs.status NOT IN ('{QUEUED}', '{RUNNING}')
+    ORDER BY p.run_no LIMIT ?"""
+_COUNTS = f"""SELECT (SELECT count(*) FROM run_texts), (SELECT count(*) FROM run_pending AS p
+    JOIN runs ON runs.run_no = p.run_no
+    WHERE p.stamp <> {_STAYS} AND runs.status NOT IN ('{QUEUED}', '{RUNNING}'))"""
+# Locked, so that no event is appended between this look and the commit.
+_SAME = f"""SELECT runs.run_no FROM runs JOIN run_pending AS p ON p.run_no = runs.run_no
+    WHERE runs.run_no = ? AND p.stamp = ? {SKIP_LOCKED}"""
+_LAST = f"SELECT coalesce(max(id) & {SEQ_MASK}, 0) FROM events WHERE id BETWEEN ? AND ?"
+_STAY = f"UPDATE run_pending SET stamp = {_STAYS} WHERE run_no = ?"
+_DONE = "DELETE FROM run_pending WHERE run_no = ?"
+_OLD = "DELETE FROM run_texts WHERE run_no = ?"
+_NEW = "INSERT INTO run_texts (run_no, body) VALUES (?, ?)"
+_IN = f"run_no IN ({CANDIDATES} UNION ALL SELECT run_no FROM run_pending)"
+_SOME = f"SELECT count(*) FROM ({CANDIDATES} LIMIT {_FEW + 1}) AS few"
+
+
+class SearchIndex(NamedTuple):
+    """The state of a journal's search index.
+
+    Attributes:
+        runs: How many runs it has.
+        left: How many more it will have, once the workers have added them.
+    """
+
+    runs: int
+    left: int
+
+
+class _Text(NamedTuple):
+    """What to index of a run: its text, None if its log is left to be read."""
+
+    run_no: int
+    stamp: int
+    last_seq: int
+    body: str | None
+
+
+class SqlSearch:
+    """The search index of a journal in an SQL database."""
+
+    # The statements that make the index and drop it.
+    _make_index: ClassVar[tuple[str, ...]]
+    _drop_index: ClassVar[tuple[str, ...]]
+
+    if TYPE_CHECKING:
+
+        def events(self, run_id: str, after: int = 0) -> AsyncIterator[Event]: ...
+        async def flush(self) -> None: ...
+        async def read(self, work: Callable[[Connection], T]) -> T: ...
+        async def write(self, work: Callable[[WriteConnection], T]) -> T: ...
+
+    async def candidates(
+        self, find: str, status: str | None = None, **filters: Unpack[RunFilters]
+    ) -> Sequence[RunSummary]:
+        """See ``SharedJournal.candidates``."""
+        wanted = RunQuery(status, **filters)
+        wanted.check()
+        await self.flush()
+        return await self.read(
+            lambda connection: stored.read_summaries(
+                connection, wanted, *_may_contain(connection, find)
+            )
+        )
+
+    async def search_index(self) -> SearchIndex | None:
+        """Return the state of the search index, None if there is none."""
+        return await self.read(
+            lambda connection: (
+                SearchIndex(*connection.execute(_COUNTS).fetchone())
+                if has_index(connection)
+                else None
+            )
+        )
+
+    async def make_search_index(self) -> bool:
+        """Make a search index, in which all runs are pending; returns whether there was none.
+
+        Raises:
+            Misuse: The database cannot have one.
+            JournalError: The journal cannot be written.
+        """
+
+        def make(connection: WriteConnection) -> bool:
+            connection.lock_runs()
+            if has_index(connection):
+                return False
+            for statement in self._make_index:
+                connection.execute(statement)
+            return True
+
+        return await self.write(make)
+
+    async def drop_search_index(self) -> bool:
+        """Drop the search index; returns whether there was one.
+
+        Raises:
+            JournalError: The journal cannot be written.
+        """
+
+        def drop(connection: WriteConnection) -> bool:
+            connection.lock_runs()
+            if not has_index(connection):
+                return False
+            for statement in self._drop_index:
+                connection.execute(statement)
+            return True
+
+        return await self.write(drop)
+
+    async def index_runs(self) -> int:
+        """Add some pending runs to the search index; returns how many, 0 if none is left.
+
+        Several processes may do so at the same time. A run that changes meanwhile stays pending.
+
+        Raises:
+            JournalError: The journal cannot be read or written.
+        """
+        await self.flush()
+        pending = await self.read(
+            lambda connection: (
+                connection.execute(_PENDING, (_AT_ONCE,)).fetchall()
+                if has_index(connection)
+                else []
+            )
+        )
+        texts, chars = list[_Text](), 0
+        for run_no, stamp, run_id in pending:
+            # Read after the stamp: a log that changes in between has another one.
+            texts.append(await self._read_text(run_no, stamp, run_id))
+            chars += len(texts[-1].body or "")
+            if chars > _CHARS_AT_ONCE:
+                break
+        return await self.write(lambda connection: _store(connection, texts)) if texts else 0
+
+    async def _read_text(self, run_no: int, stamp: int, run_id: str) -> _Text:
+        texts: dict[str, None] = {}
+        chars = last_seq = 0
+        try:
+            async for event in self.events(run_id):
+                last_seq += 1
+                for text in texts_of(event):
+                    if text not in texts:
+                        texts[text] = None
+                        chars += len(text) + 1
+                if chars > MOST_CHARS:
+                    return _Text(run_no, stamp, last_seq, None)
+        except JournalError:
+            # A damaged log: whoever searches it gets the error.
+            return _Text(run_no, stamp, last_seq, None)
+        return _Text(run_no, stamp, last_seq, storable("\n".join(texts)))
+
+
+def has_index(connection: Connection) -> bool:
+    """Whether the journal has a search index."""
+    return bool(connection.execute(HAS_INDEX).fetchone()[0])
+
+
+def storable(text: str) -> str:
+    """Return *text* as the index has it: without NUL, which ends a text in some databases."""
+    return text.replace("\0", "\ufffd")
+
+
+def _may_contain(connection: Connection, text: str) -> Iterator[tuple[str, str]]:
+    """Yield the condition for the runs whose log may contain *text*, if not all may."""
+    wanted = storable(normal(text))
+    if len(wanted) < LEAST_CHARS or not has_index(connection):
+        return
+    (some,) = connection.execute(_SOME, (wanted,)).fetchone()
+    # Many are compared with the runs in the order of the list, until a page is full.
+    yield f"{'+' if some > _FEW else ''}{_IN}", wanted
+
+
+def _store(connection: WriteConnection, texts: Sequence[_Text]) -> int:
+    """Store the texts of runs whose logs have not changed since they were read; return how many."""
+    count = 0
+    for run_no, stamp, last_seq, body in texts:
+        if connection.execute(_SAME, (run_no, stamp)).fetchone() is None:
+            continue
+        if connection.execute(_LAST, keys_of(run_no)).fetchone()[0] != last_seq:
+            continue
+        connection.execute(_OLD, (run_no,))
+        if body is None:
+            connection.execute(_STAY, (run_no,))
+        else:
+            connection.execute(_NEW, (run_no, body))
+            connection.execute(_DONE, (run_no,))
+        count += 1
+    return count
