@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import random
+import sqlite3
 import unicodedata
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, AsyncIterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -13,12 +14,24 @@ import pytest
 from msgspec.structs import replace
 
 from upshot import Agent, Request, ScriptedModel, ToolCall, fork, resume, run, tool
+from upshot.contract.events import Event
 from upshot.errors import UpshotError
-from upshot.journal import open_journal
+from upshot.journal import SqliteJournal, open_journal
 from upshot.journal.archive import ArchiveFiles, archive_runs, restore_file
 from upshot.journal.log_text import has_text, normal
+from upshot.journal.sql.search_rows import MOST_CHARS
 
-WORDS = ("Müller", "Okafor", "straße 7", "ab", 'q"uote', "50%_off\\", "emoji 🎉!", "nul\0byte", "ﬁne")
+WORDS = (
+    "Müller",
+    "Okafor",
+    "straße 7",
+    "ab",
+    'q"uote',
+    "50%_off\\",
+    "emoji 🎉!",
+    "nul\0byte",
+    "ﬁne",
+)
 MISSING = ("Mueller", "kafor-", "tool_settled", "zzz", "Müllerx")
 LATER = timedelta(days=1)
 
@@ -138,8 +151,8 @@ class Desk:
             self.journal, place, ended_before=datetime.now(UTC) + LATER, keep={}
         )
         files = ArchiveFiles(place)
-        for run_id in reversed(done.run_ids[:3]):
-            await restore_file(files, files.path_of(run_id), self.journal)
+        for one in reversed(done.run_ids[:3]):
+            await restore_file(files, files.path_of(one), self.journal)
 
     async def _index(self, run_id: str) -> None:
         await index_all(self.journal)
@@ -155,7 +168,8 @@ class Desk:
 @pytest.mark.parametrize("seed", range(4))
 async def test_the_index_finds_what_reading_finds(journal: Any, tmp_path: Path, seed: int) -> None:
     desk = Desk(journal, tmp_path, seed)
-    await desk._make("")
+    if hasattr(journal, "make_search_index"):
+        await journal.make_search_index()
     done: set[str] = set()
     for _ in range(8):
         done |= {await desk.act() for _ in range(4)}
@@ -163,3 +177,100 @@ async def test_the_index_finds_what_reading_finds(journal: Any, tmp_path: Path, 
     await index_all(journal)
     await check(journal)
     assert len(done - {""}) > 7, done
+
+
+@pytest.fixture
+async def file(tmp_path: Path) -> AsyncGenerator[Any]:
+    async with open_journal(str(tmp_path / "j.db")) as opened:
+        yield opened
+
+
+async def test_the_index_is_asked_and_logs_that_it_lacks_are_read(file: Any) -> None:
+    await add(file, 1, "Müller")
+    assert await file.search_index() is None
+    assert await file.make_search_index()
+    assert not await file.make_search_index()
+    assert await file.search_index() == (0, 1)
+    assert await file.index_runs() == 1
+    await add(file, 2, "Okafor")
+    assert [one.run_id for one in await file.candidates("MÜLLER")] == ["run-2", "run-1"]
+    assert await file.index_runs() == 1
+    assert await file.index_runs() == 0
+    assert await file.search_index() == (2, 0)
+    assert [one.run_id for one in await file.candidates("MÜLLER")] == ["run-1"]
+    assert [one.run_id for one in await file.candidates("mueller")] == []
+    # Shorter than a trigram.
+    assert len(await file.candidates("ü")) == 2
+    assert await file.drop_search_index()
+    assert not await file.drop_search_index()
+    assert len(await file.candidates("MÜLLER")) == 2
+
+
+def stored(path: Path) -> bytes:
+    """All bytes of a journal, with its log."""
+    return b"".join(one.read_bytes() for one in path.parent.glob(f"{path.name}*"))
+
+
+# Letters of which no other text has any, so that a trigram of them is stored whole.
+RARE = "ᚠ𐌰あ"
+
+
+@pytest.mark.parametrize("how", ["redact", "remove"])
+async def test_nothing_that_was_removed_stays_in_the_file(tmp_path: Path, how: str) -> None:
+    path = tmp_path / "j.db"
+    async with open_journal(str(path)) as journal:
+        journal: Any
+        await journal.make_search_index()
+        await add(journal, 1, RARE)
+        await index_all(journal)
+        await add(journal, 2, "Okafor")
+        await index_all(journal)
+    with sqlite3.connect(path) as connection:
+        blocks = connection.execute("SELECT block FROM run_grams_data").fetchall()
+    gram = RARE.encode()
+    assert any(gram in block for (block,) in blocks)
+    async with open_journal(str(path)) as journal:
+        if how == "redact":
+            await journal.redact(conversation="talk-1", by="oz")
+        else:
+            await journal.remove_runs(["run-1"])
+        assert "run-2" in [one.run_id for one in await journal.candidates("okafor")]
+    with sqlite3.connect(path) as connection:
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    connection.close()
+    assert gram not in stored(path)
+
+
+class Watched(SqliteJournal):
+    """A journal that calls back when the log of a run was read."""
+
+    async def on_read(self) -> None:
+        """Called after the last event."""
+
+    async def events(self, run_id: str, after: int = 0) -> AsyncIterator[Event]:
+        async for event in super().events(run_id, after):
+            yield event
+        await self.on_read()
+
+
+async def test_a_run_that_is_redacted_while_it_is_indexed_stays_pending(tmp_path: Path) -> None:
+    journal: Any = await Watched.open(tmp_path / "j.db")
+    await journal.make_search_index()
+    await add(journal, 1, "Müller")
+
+    async def redact() -> None:
+        await journal.redact(conversation="talk-1", by="oz")
+
+    journal.on_read = redact
+    assert await journal.index_runs() == 0
+    assert await journal.search_index() == (0, 1)
+    await journal.aclose()
+
+
+@pytest.mark.slow
+async def test_a_run_with_very_much_text_is_left_to_be_read(file: Any) -> None:
+    await file.make_search_index()
+    await add(file, 1, "x" * MOST_CHARS)
+    assert await file.index_runs() == 1
+    assert await file.search_index() == (0, 0)
+    assert await found(file, "xxxx", index=True) == ["run-1"]

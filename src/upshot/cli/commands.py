@@ -14,6 +14,7 @@ import click
 from upshot.cli import app_runs, documents, effect_list, listing, pruning, running
 from upshot.cli.approve import Given, answer_run
 from upshot.cli.chat import chat_with_agent
+from upshot.cli.journal_commands import health, index, journal, salvage
 from upshot.cli.options import (
     AGENT,
     ANSWER,
@@ -747,43 +748,8 @@ def redact(**options: Any) -> int:
     return run_command(listing.redact_conversation, **options)
 
 
-@upshot.command(short_help="Save what can be read of a damaged log.")
-@click.argument("journal", metavar="JOURNAL", type=PATH)
-@click.argument("new_path", metavar="NEW", type=PATH)
-@JSON
-def salvage(**options: Any) -> int:
-    """Copy what can be read of a damaged JOURNAL into a NEW one; the damaged one is only read.
-
-    It keeps the events of each run before the first one that is lost.
-    """
-    return run_command(listing.salvage_journal, **options)
-
-
-@upshot.group(cls=Group, short_help="Manage a journal in PostgreSQL.")
-def journal() -> None:
-    """Manage a journal in a PostgreSQL database."""
-
-
-@journal.command(short_help="Create its tables.")
-@click.argument("url", metavar="URL")
-def init(url: str) -> int:
-    """Create the tables of a journal in a PostgreSQL database, or upgrade them to this version.
-
-    URL is postgresql://user@host:port/database. Its user needs permission to create a schema; the
-    users that work on runs need only use it.
-    """
-    return run_command(listing.make_journal, url=url)
-
-
-@upshot.command(short_help="Show whether a journal can be used.")
-@JOURNAL
-@JSON
-def health(**options: Any) -> int:
-    """Show whether a journal can be written, which processes work on its runs, and what is due.
-
-    The exit code is 1 if it cannot be written.
-    """
-    return run_command(listing.show_health, **options)
+for _command in (salvage, journal, health, index):
+    upshot.add_command(_command)
 
 
 @upshot.command(short_help="List the workers of a journal, or drain one.")

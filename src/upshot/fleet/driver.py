@@ -16,7 +16,7 @@ from typing import Protocol
 from upshot.errors import Misuse
 from upshot.fleet.app import App
 from upshot.fleet.schedules import Scheduler
-from upshot.fleet.worker import Worker
+from upshot.fleet.worker import Worker, keep_index
 from upshot.journal.shared import DueRun, needs_shared
 from upshot.journal.watching import DUE
 
@@ -77,12 +77,14 @@ class Driver:
         async with self._app:
             sweep = asyncio.create_task(self._sweep())
             schedules = asyncio.create_task(Scheduler(self._app).work())
+            indexing = asyncio.create_task(keep_index(self._app))
             try:
                 yield
             finally:
                 sweep.cancel()
                 schedules.cancel()
-                await asyncio.wait({sweep, schedules, self.begin_end()})
+                indexing.cancel()
+                await asyncio.wait({sweep, schedules, indexing, self.begin_end()})
                 await self._sender.aclose()
 
     def begin_end(self) -> asyncio.Task[bool]:

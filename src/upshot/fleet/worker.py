@@ -54,6 +54,8 @@ _RESERVED_S = 5.0
 _REFUSED_S = 30.0
 # Processes for single runs at once: when a worker dies, each of its runs may need one.
 ALONE_AT_ONCE = 4
+# How often it looks for runs that the search index lacks; searches read these.
+_INDEX_S = 5.0
 # The wait before reopening a journal that cannot be reached; doubled each time.
 _FIRST_WAIT_S = 0.1
 _LONGEST_WAIT_S = 5.0
@@ -158,6 +160,7 @@ class Worker:
             listening = asyncio.create_task(self._listen(watch))
             verifying = asyncio.create_task(Verifier(self._app).work())
             submitting = asyncio.create_task(Scheduler(self._app).work())
+            indexing = asyncio.create_task(keep_index(self._app))
             registering = asyncio.create_task(self._entry.keep(journal, self.finish))
             try:
                 while not (self.is_stopping or self._has_finished):
@@ -172,6 +175,7 @@ class Worker:
                 listening.cancel()
                 verifying.cancel()
                 submitting.cancel()
+                indexing.cancel()
                 is_clean = await self.drain()
                 registering.cancel()
                 await self._entry.remove(journal)
@@ -426,6 +430,21 @@ class Worker:
 def trouble_of(journal: Journal) -> JournalError | None:
     """Return why a journal cannot be used any further, or None."""
     return getattr(journal, "trouble", None)
+
+
+async def keep_index(app: App) -> None:
+    """Add runs to the search index of an App's journal, if it has one, until cancelled."""
+    while True:
+        count = 0
+        try:
+            journal = await app.open()
+            if not isinstance(journal, SqlJournal):
+                return
+            count = await journal.index_runs()
+        except JournalError as error:
+            logger.warning("%s", error)
+        # After each few, so that the runs in progress come first.
+        await asyncio.sleep(0.01 if count else _INDEX_S)
 
 
 def choose(due: Sequence[DueRun], count: int, taken: Iterable[DueRun]) -> list[DueRun]:

@@ -170,7 +170,6 @@ class SqlSearch:
         Raises:
             JournalError: The journal cannot be read or written.
         """
-        await self.flush()
         pending = await self.read(
             lambda connection: (
                 connection.execute(_PENDING, (_AT_ONCE,)).fetchall()
@@ -198,10 +197,10 @@ class SqlSearch:
                         texts[text] = None
                         chars += len(text) + 1
                 if chars > MOST_CHARS:
-                    return _Text(run_no, stamp, last_seq, None)
+                    return _Text(run_no, stamp, 0, None)
         except JournalError:
-            # A damaged log: whoever searches it gets the error.
-            return _Text(run_no, stamp, last_seq, None)
+            # A damaged log: a search that reads it gets the error.
+            return _Text(run_no, stamp, 0, None)
         return _Text(run_no, stamp, last_seq, storable("\n".join(texts)))
 
 
@@ -231,13 +230,14 @@ def _store(connection: WriteConnection, texts: Sequence[_Text]) -> int:
     for run_no, stamp, last_seq, body in texts:
         if connection.execute(_SAME, (run_no, stamp)).fetchone() is None:
             continue
-        if connection.execute(_LAST, keys_of(run_no)).fetchone()[0] != last_seq:
-            continue
-        connection.execute(_OLD, (run_no,))
         if body is None:
+            connection.execute(_OLD, (run_no,))
             connection.execute(_STAY, (run_no,))
-        else:
+        elif connection.execute(_LAST, keys_of(run_no)).fetchone()[0] == last_seq:
+            connection.execute(_OLD, (run_no,))
             connection.execute(_NEW, (run_no, body))
             connection.execute(_DONE, (run_no,))
+        else:
+            continue
         count += 1
     return count
