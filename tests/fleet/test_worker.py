@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from tests.places import Place
 from tests.processes import start_python
 from tests.runs.kit import kinds, log_of
-from upshot import Agent, App, Misuse, ModelRequest, ModelResponse, ToolCall, tool
+from upshot import Agent, App, Misuse, ModelRequest, ModelResponse, ToolCall, run, tool
 from upshot.fleet.worker import Worker, choose
 from upshot.journal.shared import DueRun
 
@@ -279,3 +279,16 @@ async def test_the_run_of_a_process_that_is_ended_is_taken_up_by_another(
     done = [line.split() for line in (tmp_path / "done").read_text().splitlines()]
     assert [step for _, step in done] == ["0", "1", "2"]
     assert [outcome.effect for outcome in result.tool_outcomes] == ["applied", "unknown", "applied"]
+
+
+async def test_a_worker_adds_ended_runs_to_the_search_index(tmp_path: Path) -> None:
+    app = App([speaker()], journal=str(tmp_path / "runs.db"))
+    async with app:
+        journal: Any = await app.open()
+        await run(speaker(), "Where is order 7?", journal=journal)
+        await journal.make_search_index()
+        assert await journal.search_index() == (0, 1)
+        async with at_work(app):
+            with journal.watch() as changes:
+                while await journal.search_index() != (1, 0):
+                    await changes.changed(0.01)

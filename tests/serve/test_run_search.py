@@ -77,6 +77,23 @@ async def test_a_text_is_found_in_arguments_and_outputs(desk: Any) -> None:
     assert [(text, await find(client, text)) for text, _ in FOUND] == FOUND
 
 
+async def test_a_search_index_finds_the_same_and_fewer_logs_are_read(desk: Any) -> None:
+    app, client = desk
+    journal: Any = await app.open()
+    await journal.make_search_index()
+    while await journal.index_runs():
+        pass
+    assert await find(client, "MÜLLER") == ["run-0"]
+    assert await find(client, "secret") == []
+    assert await find(client, "königstrasse", "ben") == ["run-1"]
+    assert await find(client, "müller", "ben") == []
+    _, told = await client.by("oz").get("/api/runs?find=okafor")
+    assert (told["searched"], [one["run_id"] for one in told["runs"]]) == (1, ["run-1"])
+    assert told["next"] is None
+    await journal.redact(conversation="talk-0", by="oz")
+    assert await find(client, "müller") == []
+
+
 async def test_a_user_finds_their_own_runs_alone_and_filters_hold(desk: Any) -> None:
     _, client = desk
     assert await find(client, "königstrasse", "ben") == ["run-1"]
