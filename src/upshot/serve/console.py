@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import gzip
 import hashlib
-from collections.abc import AsyncGenerator, Callable, Hashable
+from collections.abc import AsyncGenerator, Callable, Hashable, Sequence
 from contextlib import aclosing, suppress
 from datetime import datetime
 from functools import lru_cache
@@ -16,6 +16,7 @@ import msgspec
 from starlette.responses import Response
 from starlette.routing import Route
 
+from upshot.contract.base.enums import Status
 from upshot.contract.base.structs import Json, RunEvent
 from upshot.contract.codec import decode, encode
 from upshot.contract.effects import EffectEntry, EffectState
@@ -48,6 +49,9 @@ if TYPE_CHECKING:
     from starlette.routing import BaseRoute
 
 _PAGE = 100
+# How many of the runs that are due are looked at for those that were answered.
+_DUE = 500
+_ANSWERED = ("answered", "settled")
 # How often the list of runs is read while it is watched, and the shortest time between two reads.
 _LOOK_S = 2.0
 _REST_S = 0.2
@@ -214,7 +218,14 @@ class _Console:
             for run in found:
                 if kept := await journal.notes(run.run_id):
                     notes[run.run_id] = tuple(kept)
-        return msgspec.structs.replace(more, notes=notes)
+        return msgspec.structs.replace(more, notes=notes, answered=await self._answered(found))
+
+    async def _answered(self, runs: Sequence[RunSummary]) -> tuple[str, ...]:
+        """Return those runs that were answered and wait for a worker."""
+        parked = {run.run_id for run in runs if run.status == Status.INPUT_REQUIRED}
+        journal = needs_shared(await self._app.open())
+        due = await journal.due_runs(limit=_DUE) if parked else ()
+        return tuple(one.run_id for one in due if one.run_id in parked and one.reason in _ANSWERED)
 
     async def counts(self, request: Request, user: User) -> object:
         if read_query(request, _Filters).find:
@@ -238,6 +249,7 @@ class _Console:
     async def live(self, _: Request, user: User) -> object:
         """Send an event whenever the list of runs or the inbox may have changed."""
         journal, waits = needs_shared(await self._app.open()), 0
+        whose = list_filters(user)
 
         async def looks() -> AsyncGenerator[None]:
             nonlocal waits
@@ -246,7 +258,10 @@ class _Console:
                 while True:
                     newest = await self._site.runs_of(user, limit=_PAGE)
                     waits = await self._site.waits_of(user)
-                    now = encode([*newest, waits])
+                    # An approval of several changes an item, and nothing else.
+                    items = await self._app.inbox(limit=_PAGE, **whose) if waits else ()
+                    given = [getattr(one.pending, "approved_by", ()) for one in items]
+                    now = encode([*newest, waits, *given])
                     if now != before:
                         before = now
                         yield
@@ -493,6 +508,7 @@ class _Console:
             **msgspec.structs.asdict(entry),
             said="" if outcome is None else outcome_to_model_content(outcome),
             settleable=self._site.may_settle(user, entry),
+            lookup=self._site.lookup_of(entry.tool_name),
         )
 
 

@@ -11,7 +11,7 @@ import msgspec
 from upshot.contract.base.secrets import hide_marks
 from upshot.contract.codec import decode
 from upshot.contract.events import RunStarted
-from upshot.contract.pending import PendingApproval
+from upshot.contract.pending import PendingApproval, PendingEffect
 from upshot.entry.planning import known_of
 from upshot.journal.shared import InboxItem, tool_of
 from upshot.serve import replies
@@ -113,6 +113,7 @@ class Inbox:
             after_due=item.then,
             contradictions=wrong,
             named=named,
+            lookup=self._site.lookup_of(call.tool_name) if isinstance(call, PendingEffect) else "",
         )
 
     async def _request_of(self, item: InboxItem) -> str:

@@ -87,6 +87,7 @@ class RunList(Value, frozen=True, kw_only=True):
         notes: The notes on each run that has some, if they were asked for.
         searched: How many runs were read to find a text; 0 if none was asked for.
         back_to: The start of the run that was read last; None if there are no more to read.
+        answered: Those runs that were answered and wait for a worker.
     """
 
     runs: tuple[RunSummary, ...]
@@ -94,6 +95,7 @@ class RunList(Value, frozen=True, kw_only=True):
     notes: dict[str, tuple[Note, ...]] = {}
     searched: int = 0
     back_to: Moment | None = None
+    answered: tuple[str, ...] = ()
 
 
 class BulkOutcome(Value, frozen=True, kw_only=True):
@@ -252,6 +254,32 @@ class Causes(Value, frozen=True, kw_only=True):
     chain: tuple[CauseLine, ...]
 
 
+class PlacedLine(Value, frozen=True, kw_only=True):
+    """An answer that no session has read yet.
+
+    Attributes:
+        id: What it answers.
+        by: Who gave it, "" if unknown.
+        at: When.
+        is_part: Whether it is one of several approvals that a call needs, and more are missing.
+    """
+
+    id: str
+    by: str
+    at: Moment | None
+    is_part: bool = False
+
+
+class PlacedList(Value, frozen=True, kw_only=True):
+    """The answers to what a run waits for that no session has read yet.
+
+    Attributes:
+        placed: The answers, oldest first for each question.
+    """
+
+    placed: tuple[PlacedLine, ...]
+
+
 class Copied(Value, frozen=True, kw_only=True):
     """A copy of a run or of a step that stands alone.
 
@@ -274,6 +302,7 @@ class InboxEntry(InboxItem, frozen=True, kw_only=True):
         after_due: What happens if it is late: see ``InboxItem.then``.
         contradictions: The arguments of a call that contradict the request.
         named: The paths of those whose value the request has.
+        lookup: As in ``EffectLine``; "" if no effect is asked about.
     """
 
     description: str
@@ -282,6 +311,7 @@ class InboxEntry(InboxItem, frozen=True, kw_only=True):
     after_due: str
     contradictions: tuple[Contradiction, ...]
     named: tuple[str, ...]
+    lookup: str
 
 
 class InboxPage(Value, frozen=True, kw_only=True):
@@ -399,10 +429,13 @@ class EffectLine(EffectEntry, frozen=True, kw_only=True):
     Attributes:
         said: The last outcome of the call if the effect is unknown; "" if it has none.
         settleable: Whether the user may settle it.
+        lookup: What is asked whether it happened: the tool of a ``Lookup``, or "verify" for a
+            function of the tool; "" if there is nothing to ask.
     """
 
     said: str
     settleable: bool
+    lookup: str
 
 
 class EffectChecked(Value, frozen=True, kw_only=True):

@@ -11,9 +11,12 @@ from typing import TYPE_CHECKING, Any
 from starlette.responses import Response
 
 from upshot.contract.agent_spec import AgentSpec
+from upshot.contract.effects import ledger_of
 from upshot.contract.events import Event
 from upshot.contract.model_calls import ModelRetried, ModelStarted
+from upshot.contract.pending import Answer, Pending, PendingApproval, PendingEffect
 from upshot.entry.run_handle import RunHandle
+from upshot.journal.shared import PlacedAnswer, needs_shared
 from upshot.runs.replay.comparison import facts_of, first_difference
 from upshot.serve import replies
 from upshot.serve.compared_steps import compared_steps
@@ -21,6 +24,7 @@ from upshot.serve.permissions import Missing
 from upshot.serve.run_copies import to_case, to_curl, to_test
 from upshot.serve.sent_request import sent_request, spec_of
 from upshot.serve.site import Handler, Site
+from upshot.state.child_runs import bare_id
 from upshot.state.run_view import RunView, RunViewer, media_of
 
 if TYPE_CHECKING:
@@ -63,6 +67,7 @@ class RunDetails:
             ("GET", f"{run}/events/{{seq:int}}/sent", self.sent),
             ("GET", f"{run}/events/{{seq:int}}/media/{{at:int}}", self.media),
             ("GET", f"{run}/causes", self.causes),
+            ("GET", f"{run}/placed", self.placed),
             ("GET", f"{run}/compare/{{other}}", self.compare),
             ("GET", f"{run}/artifacts/{{id}}", self.artifact),
             ("GET", f"{run}/artifacts/{{id}}/shown", self.shown_artifact),
@@ -98,6 +103,32 @@ class RunDetails:
                 with suppress(Missing):
                     next_run = await self._site.run_of(user, cause.child)
         return replies.Causes(chain=tuple(found))
+
+    async def placed(self, request: Request, user: User) -> object:
+        """Return the answers to what a run waits for that no session has read yet."""
+        run = await self._site.run_of(user, request.path_params["run"])
+        journal = await self._site.app.open()
+        ledger, pending = ledger_of(journal), (await run.state()).pending
+        given = {
+            asking: await needs_shared(journal).placed_answers(asking)
+            for asking in {one.run_id or run.id for one in pending}
+        }
+        found: list[replies.PlacedLine] = []
+        for one in pending:
+            if isinstance(one, PendingEffect):
+                entry = None if ledger is None else await ledger.effect(one.id)
+                known = None if entry is None else entry.settled
+                if known is not None:
+                    found.append(replies.PlacedLine(id=one.id, by=known.by, at=known.at))
+                continue
+            for placed in given[one.run_id or run.id]:
+                if _is_for(placed, one):
+                    is_part = placed.part > 0
+                    line = replies.PlacedLine(
+                        id=one.id, by=placed.answer.by, at=placed.at, is_part=is_part
+                    )
+                    found.append(line)
+        return replies.PlacedList(placed=tuple(found))
 
     async def sent(self, request: Request, user: User) -> object:
         """Return the whole input of a model call, compared with the call before it."""
@@ -186,6 +217,13 @@ class RunDetails:
         """Return the agent of a log as this process has it today; None if it has none."""
         spec = _spec_of(events)
         return None if spec is None else self._site.app.agents.get(spec.id)
+
+
+def _is_for(placed: PlacedAnswer, pending: Pending) -> bool:
+    """Whether a stored answer is for what a run waits for."""
+    if isinstance(pending, PendingApproval):
+        return placed.item == pending.digest
+    return isinstance(placed.answer, Answer) and placed.answer.id == bare_id(pending)
 
 
 def _up_to_first_try(events: list[Event], turn: int) -> list[Event]:

@@ -76,6 +76,7 @@ from upshot.serve.permissions import (
     owner_of,
     to_scoped,
 )
+from upshot.tools.definition.lookup import Lookup
 
 if TYPE_CHECKING:
     from starlette.routing import BaseRoute
@@ -467,6 +468,14 @@ class Site:
             raise Missing(f"there is no effect {id[:80]!r}")
         if not self.may_settle(user, entry):
             raise Refused("that takes the role 'answer' for this agent and tool, or 'operate'")
+
+    def lookup_of(self, tool_name: str) -> str:
+        """Return what can be asked whether a call of a tool happened; see ``EffectLine.lookup``."""
+        for agent_id in self.app.agents:
+            for tool in self.app.each_tool(agent_id):
+                if tool.name == tool_name and tool.verify is not None:
+                    return tool.verify.tool if isinstance(tool.verify, Lookup) else "verify"
+        return ""
 
     def may_settle(self, user: User, entry: EffectEntry) -> bool:
         """Whether a user may settle an effect, once it is unknown."""

@@ -2,7 +2,7 @@
 
 /** @import { EffectChecked, EffectLine, EffectPage } from "api" */
 
-import { EFFECTS, ago, badge, effectBadge, fill, h, jsonNode, keyed, moment, say, when, whose } from "./nodes.js";
+import { EFFECTS, ago, badge, effectBadge, fill, h, jsonNode, keyed, moment, say, visible, when, whose } from "./nodes.js";
 import { api, confirmed, go, listQuery, live, local, rows, runPath, shared } from "./site.js";
 
 const STATES = ["unknown", "applied", "none", "begun"];
@@ -84,6 +84,15 @@ export async function checkNow(id, node) {
 export const fact = (name, value) => (value ? h("div", h("dt", name), h("dd", value)) : null);
 
 /**
+ * What may have happened, and what can be asked about it, in words.
+ * @param {{tool: string, declared: string, since?: string | null, lookup?: string}} asked
+ */
+export function mayHave({ tool, declared, since, lookup }) {
+  return h("p", h("code", visible(tool)), declared === "destructive" ? " may have destroyed something that cannot be restored" : " may have changed something outside", since ? [": it was called ", when(since)] : "", ", and no reply says whether it did what the arguments say. ",
+    lookup === undefined ? "" : lookup === "verify" ? "Check now asks the tool itself." : lookup ? ["Check now asks ", h("code", visible(lookup)), "."] : "The tool cannot be asked: look in the other system, then say what you saw.");
+}
+
+/**
  * An unknown effect: all that helps to find out whether it happened, and buttons to settle it.
  * @param {EffectLine} one
  * @param {() => Promise<void>} changed
@@ -111,11 +120,12 @@ function doubtNode(one, changed) {
   };
   const node = h("article.ask", { tabindex: 0, "aria-label": `${one.name}${one.key ? ` ${one.key}` : ""}: did this happen?` },
     h("header", h("h2", "Did this happen? ", h("code", one.name)), effectBadge("unknown"), h("span.grow"), since && h("span.quiet", { title: moment(since, { long: true }) }, `unknown for ${ago(since)}`)),
+    mayHave({ tool: one.name, declared: "", since: one.started_at, lookup: one.lookup }),
     one.key ? h("div.arguments", { "aria-label": "Key", role: "group" }, kept(one.key)) : null,
     h("dl.json", fact("other arguments", one.others && kept(one.others)), fact("began", when(one.started_at)), fact("ended", when(one.ended_at)),
       fact("attempts", one.attempts > 1 && String(one.attempts)), fact("the tool said", one.said && kept(one.said)), fact("idempotency key", one.idempotency_key && h("code", one.idempotency_key)),
       fact("approved by", one.approved_by), fact("call", one.call_id && h("code", one.call_id)), fact("from", from(one))),
-    one.settleable ? h("form", { onsubmit: (event) => event.preventDefault() }, note, h("button.primary", { type: "button", onclick: () => settle(true) }, "It happened"), h("button", { type: "button", onclick: () => settle(false) }, "It did not happen"),
+    one.settleable ? h("form", { onsubmit: (event) => event.preventDefault() }, note, h("button", { type: "button", onclick: () => settle(true) }, "It happened"), h("button", { type: "button", onclick: () => settle(false) }, "It did not happen"),
       h("button", { type: "button", title: "asks the tool's verify", onclick: async () => (await checkNow(one.id, result)) && changed() }, "Check now"))
       : h("p.quiet", "Other users settle this."),
     result);

@@ -5,7 +5,7 @@
 /** @import { Compared } from "./alike.js" */
 
 import { alikePage, compare, marks } from "./alike.js";
-import { checkNow, fact, kept, words } from "./effects.js";
+import { checkNow, fact, kept, mayHave, words } from "./effects.js";
 import { NUMBER, ago, badge, effectBadge, escaped, fill, h, jsonNode, keyed, many, moment, say, took, visible, when, whose } from "./nodes.js";
 import { prose } from "./markdown.js";
 import { api, confirmed, keys, listQuery, live, local, may, maybe, rows, runPath, shared } from "./site.js";
@@ -102,6 +102,18 @@ class Ask {
       this.approversNode(), item.inPlace ? null : this.beforeNode(item)];
   }
 
+  /** Shows approvals that other users have given since, and keeps the focus and what was typed. */
+  refresh(items) {
+    if (this.isDone || this.isBusy) return;
+    this.items = items;
+    this.pending = items[0].pending;
+    const shown = this.approversNode();
+    const old = this.node.querySelector(".approvers");
+    if (!shown || !old) return;
+    old.replaceWith(shown);
+    say(shown.textContent ?? "");
+  }
+
   /** Who has approved a call that several users must approve. */
   approversNode() {
     const p = this.pending;
@@ -125,7 +137,7 @@ class Ask {
   /** All that helps to find out whether a call took effect. */
   effectNode() {
     const p = this.pending;
-    return [h("div.arguments", { "aria-label": "Arguments" }, jsonNode(p.arguments ?? {})),
+    return [mayHave({ tool: p.tool_name, declared: p.effect ?? "write", since: p.started_at, lookup: this.items[0].lookup }), h("div.arguments", { "aria-label": "Arguments" }, jsonNode(p.arguments ?? {})),
       h("dl.json", fact("began", when(p.started_at)), fact("ended", when(p.ended_at)), fact("the tool said", p.error && kept(p.error)), fact("idempotency key", p.idempotency_key && h("code", p.idempotency_key)), fact("call", h("code", p.call_id)))];
   }
 
@@ -135,7 +147,7 @@ class Ask {
     const answer = (value) => this.send((item) => ({ kind: "answer", id: item.pending.id, value, ...(item.pending.digest ? { digest: item.pending.digest } : {}), ...(note.value.trim() ? { note: note.value.trim() } : {}) }));
     const deny = async () => (await confirmed(`${this.pending.tool_name} did not happen? Its key becomes free, and a call may then make it.`, "It did not happen")) && answer("no");
     const check = async () => (await checkNow(this.pending.id, this.result)) && this.finish(this.result.textContent ?? "");
-    return [h("form", { onsubmit: (event) => event.preventDefault() }, note, h("button.primary", { type: "button", onclick: () => answer("yes") }, "It happened"), h("button", { type: "button", onclick: deny }, "It did not happen"),
+    return [h("form", { onsubmit: (event) => event.preventDefault() }, note, h("button", { type: "button", onclick: () => answer("yes") }, "It happened"), h("button", { type: "button", onclick: deny }, "It did not happen"),
       h("button", { type: "button", title: "asks the tool's verify", onclick: check }, "Check now"))];
   }
 
@@ -449,7 +461,8 @@ export async function inboxPage(page) {
       const items = groups.get(key);
       const same = items && items.map(itemKey).join() === ask.items.map(itemKey).join();
       if (!items) await ask.gone();
-      else if (!same && !ask.node.contains(document.activeElement)) {
+      else if (!same && ask.node.contains(document.activeElement)) ask.refresh(items);
+      else if (!same) {
         const made = new Ask(items);
         ask.node.replaceWith(made.node);
         asks.set(key, made);

@@ -168,7 +168,7 @@ export const EFFECTS = {
 export const STATUS_WORDS = { input_required: "waits" };
 
 export const badge = (text, tone = "plain", title = null) => h(`span.badge.${tone || "plain"}`, { title }, text);
-export const statusBadge = (status) => badge(STATUS_WORDS[status] ?? words(status), TONES[status]);
+export const statusBadge = (status, isAnswered = false) => (isAnswered ? badge("answered", "live", "It was answered, and waits for a worker") : badge(STATUS_WORDS[status] ?? words(status), TONES[status]));
 
 export function effectBadge(effect) {
   const [text, tone, title] = EFFECTS[effect || "none"] ?? [effect, "plain", null];

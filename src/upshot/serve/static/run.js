@@ -1,10 +1,10 @@
 // The page of a run.
 
-/** @import { AgentError, Head, Medium, RateLimitState, Replayed, RunView, Said } from "api" */
+/** @import { AgentError, Head, Medium, PlacedLine, PlacedList, RateLimitState, Replayed, RunView, Said } from "api" */
 
 import { NUMBER, badge, fill, h, many, moment, say, statusBadge, visible, when, whose, words } from "./nodes.js";
 import { link, markdown, prose } from "./markdown.js";
-import { api, asked, confirmed, go, keys, local, may, rows, runPath, shared, stream, to } from "./site.js";
+import { api, asked, confirmed, go, keys, live, local, may, maybe, rows, runPath, shared, stream, to } from "./site.js";
 import { answeredText, drawPending } from "./inbox.js";
 import { addToDataset } from "./lab.js";
 import { partedAt, sides } from "./compare.js";
@@ -37,6 +37,7 @@ export async function runPage(page, id) {
   }));
   if (!page.isThere()) return;
   rows(page, () => [...run.timeline.rows.node.querySelectorAll("button.row")]);
+  live(page, () => run.loadPlaced());
   page.closing(keys((key, event) => (key === "f" && run.toEnd()) || run.timeline.key(key, event)));
 }
 
@@ -49,6 +50,8 @@ class RunPanel {
     /** @type {Map<string, Said & {id: number, mark: string}>} */
     this.messages = new Map();
     this.waiting = new Set();
+    // The answers that no session has read yet.
+    this.placed = /** @type {readonly PlacedLine[]} */ ([]);
     /** @type {Map<string, any>} */
     this.nodes = new Map();
     // The row that an event ended; the message of that event belongs to it.
@@ -110,6 +113,15 @@ class RunPanel {
     if (this.drawn) this.settleSoon();
   }
 
+  /** Reads the answers that no session has read yet. */
+  async loadPlaced() {
+    if (this.head.status !== "input_required") return;
+    const found = /** @type {PlacedList | null} */ (await maybe(`/api${runPath(this.id)}/placed`));
+    if (!found || !this.page.isThere()) return;
+    this.placed = found.placed;
+    this.drawHead();
+  }
+
   settleSoon() {
     this.frame ||= requestAnimationFrame(() => {
       this.frame = 0;
@@ -138,6 +150,8 @@ class RunPanel {
     if (this.drawnFor !== status) {
       this.drawnFor = status;
       this.verdict.load().catch(() => null);
+      this.placed = [];
+      this.loadPlaced().catch(() => null);
     }
     if (!isWhole) {
       this.settleSoon();
@@ -198,16 +212,23 @@ class RunPanel {
 
   drawHead() {
     const head = this.head;
-    this.verdict.draw(head, this.timeline.rows.rows.values());
+    const given = new Map(this.placed.filter((one) => !one.is_part).map((one) => [one.id, one]));
+    const waits = head.pending ?? [];
+    const isAnswered = waits.length > 0 && waits.every((one) => given.has(pendingId(one)));
+    this.verdict.draw(head, this.timeline.rows.rows.values(), isAnswered ? `${[...new Set([...given.values()].map((one) => one.by || "An unnamed user"))].join(" and ")} answered it. It waits for a worker.` : "");
     const mayWork = may("operate");
-    const mark = JSON.stringify([head.status, head.pending, head.answered?.length, head.warnings?.length, head.children?.length, head.artifacts?.length, head.model, head.started_at, head.rate_limit, head.redacted, mayWork]);
+    const mark = JSON.stringify([head.status, head.pending, head.answered?.length, head.warnings?.length, head.children?.length, head.artifacts?.length, head.model, head.started_at, head.rate_limit, head.redacted, mayWork, this.placed]);
     if (mark === this.headMark) return;
     this.headMark = mark;
-    fill(this.top, h("div.line", statusBadge(head.status ?? "running"), h("span.quiet", head.agent), head.owner && h("span.quiet", whose(head)), head.model && h("span.quiet", head.model), head.started_at && h("time.quiet", { datetime: head.started_at }, moment(head.started_at, { long: true })), h("code.id", this.id)),
+    fill(this.top, h("div.line", statusBadge(head.status ?? "running", isAnswered), h("span.quiet", head.agent), head.owner && h("span.quiet", whose(head)), head.model && h("span.quiet", head.model), head.started_at && h("time.quiet", { datetime: head.started_at }, moment(head.started_at, { long: true })), h("code.id", this.id)),
       h("h1.request", { title: head.request, dir: "auto" }, head.request || "(no text)"),
       head.redacted ? h("p.odd", `The content of this run was removed${head.redacted.by ? ` by ${head.redacted.by}` : ""}`, head.redacted.at ? [", ", when(head.redacted.at)] : null, ".") : null);
     this.drawActions(head, mayWork);
-    drawPending(this.pending, this.id, head.pending ?? [], head);
+    drawPending(this.pending, this.id, waits.filter((one) => !given.has(pendingId(one))).map((one) => withApprovals(one, this.placed)), head);
+    for (const one of waits) {
+      const known = given.get(pendingId(one));
+      if (known) this.pending.append(h("p.answered", { role: "status", "data-key": `answered ${known.id}` }, h("b", known.by || "An unnamed user"), " answered this ", when(known.at), ": ", "tool_name" in one ? h("code", visible(one.tool_name)) : "a question", ". The run waits for a worker."));
+    }
     const isOpen = new Set([...this.facts.querySelectorAll("details[open]")].map((one) => /** @type {HTMLElement} */ (one).dataset.name));
     const fold = (name, title, ...nodes) => h("details", { "data-name": name, open: isOpen.has(name) }, h("summary", title), nodes);
     const artifacts = head.artifacts ?? [];
@@ -387,6 +408,14 @@ class RunPanel {
     this.leftScroll.scrollTop = this.leftScroll.scrollHeight;
     return true;
   }
+}
+
+const pendingId = (/** @type {any} */ one) => (one.kind === "pending_approval" ? one.call_id : one.id);
+
+/** What a run waits for, with the approvals that no session has read yet. */
+function withApprovals(/** @type {any} */ one, /** @type {readonly PlacedLine[]} */ placed) {
+  const given = placed.filter((each) => each.is_part && each.id === pendingId(one)).map(({ by, at }) => ({ by, at }));
+  return given.length ? { ...one, approved_by: [...(one.approved_by ?? []), ...given] } : one;
 }
 
 export const isOver = (status) => !isLive(status) && status !== "input_required";

@@ -57,7 +57,7 @@ export async function runsPage(page) {
     h("span.grow"), choice.toggle,
     shared.me.datasets && !rest.find && h("button.chip", { type: "button", onclick: () => addToDataset("the runs of this list", { filters: Object.fromEntries(active) }) }, "Add to a dataset …"));
   const draw = (found) => {
-    keyed(list, found.runs.map((run) => ({ ...run, notes: found.notes?.[run.run_id] })), (run) => run.run_id, (run) => runLine(run, choice));
+    keyed(list, found.runs.map((run) => ({ ...run, notes: found.notes?.[run.run_id], isAnswered: (found.answered ?? []).includes(run.run_id) })), (run) => run.run_id, (run) => runLine(run, choice));
     choice.mark();
     if (!found.runs.length && !list.nextElementSibling?.matches(".empty")) list.after(h("p.empty", active.length || rest.sort ? "No run matches." : "No runs yet."));
     if (found.runs.length) page.main.querySelector(".empty")?.remove();
@@ -108,14 +108,14 @@ function shownAs(name, value) {
 const sentAs = (name, value) => (value && isMoment(name) ? new Date(value).toISOString() : value);
 
 /**
- * @param {RunSummary & {notes?: readonly Note[]}} run
+ * @param {RunSummary & {notes?: readonly Note[], isAnswered?: boolean}} run
  * @param {Choice} choice
  */
 function runLine(run, choice) {
   const seconds = run.took_s ?? (run.started_at && run.updated_at ? (Date.parse(run.updated_at) - Date.parse(run.started_at)) / 1000 : null);
   const notes = (run.notes ?? []).map((one) => h("span.note-chip", { title: one.by ? `by ${one.by}` : null }, `${one.name}: `, plain(typeof one.value === "string" ? one.value : JSON.stringify(one.value))));
   return h("li", choice.box(run), local(runPath(run.run_id), { class: "run" },
-    h("span.status", statusBadge(run.status ?? "running"), run.error_code && run.status !== "input_required" ? h("span.code", words(run.error_code)) : null),
+    h("span.status", statusBadge(run.status ?? "running", run.isAnswered), run.error_code && run.status !== "input_required" ? h("span.code", words(run.error_code)) : null),
     h("span.asked", h("span.request", run.request || "(no text)"),
       h("span.quiet.sub", h("span", run.agent_id), run.parent_run_id && h("span", "child run"), run.owner && h("span.user", whose(run)), notes.length ? h("span.notes-of", notes) : null)),
     h("span.tools", (run.tools ?? []).slice(0, 3).map((name) => [h("code", name), " "]), (run.tools ?? []).length > 3 ? h("span.quiet", { title: run.tools.join(", ") }, `+${run.tools.length - 3}`) : null),

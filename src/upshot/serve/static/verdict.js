@@ -31,15 +31,16 @@ export class Verdict {
   /**
    * @param {Head} head
    * @param {Iterable<Row>} rows
+   * @param {string} says what the page knows better than the log; "" for nothing
    */
-  draw(head, rows) {
+  draw(head, rows, says = "") {
     this.head = head;
     this.rows = [...rows].filter((row) => row.kind === "tool" && row.effect && row.effect !== "none");
-    const mark = JSON.stringify([head.cause, head.error, head.effect, head.cost, head.usage, head.took_s, this.rows.length, [...this.known.keys()]]);
+    const mark = JSON.stringify([says, head.cause, head.error, head.effect, head.cost, head.usage, head.took_s, this.rows.length, [...this.known.keys()]]);
     if (mark === this.mark) return;
     this.mark = mark;
     const code = head.error?.code;
-    fill(this.why, h(head.error && head.status !== "input_required" ? "p.error" : head.status === "input_required" ? "p.waits" : "p", head.cause?.says ?? "Reading the log …"),
+    fill(this.why, h(head.error && head.status !== "input_required" ? "p.error" : head.status === "input_required" ? "p.waits" : "p", says || (head.cause?.says ?? "Reading the log …")),
       code && code !== head.status ? badge(words(code), "bad") : null);
     this.drawEffects();
     const calls = head.usage?.api_calls;
