@@ -401,8 +401,9 @@ class ToolboxState:
         return True
 
     def waiting(self, call_id: str) -> CallState | None:
-        """Return the call with this id that waits for the user, itself or through its agent, or for
-        an equal one that does; or None.
+        """Return the waiting call with this id, or None.
+
+        It waits for the user itself, through its agent, or for an equal call that does.
         """
         found = self.parked.get(call_id) or self.agents.get(call_id)
         if found is not None:

@@ -77,7 +77,7 @@ class Handoffs:
         return _OfferedNames(self._by_tool, self._is_offered)
 
     def judge(self, case: CallState) -> Denial | None:
-        """Deny a handoff if one was accepted; called before its body starts."""
+        """Deny a handoff if another was accepted already; called before its body starts."""
         taken = self._recorder.state.handoff
         if taken is None or case.tool_name not in self._by_tool:
             return None
