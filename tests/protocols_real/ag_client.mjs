@@ -68,6 +68,7 @@ let resume;
 const does = {
   async open({ url, threadId, headers }) {
     agent = new HttpAgent({ url, threadId, headers, fetch: shortened });
+    events = failed = resume = undefined;
   },
   say: (id, text, stop) => {
     agent.addMessage({ id, role: "user", content: text });

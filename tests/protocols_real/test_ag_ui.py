@@ -58,14 +58,19 @@ class Thread:
         return re.sub("run-[0-9a-f]{16}|[0-9a-f]{64}", "", known)
 
 
+async def thread_in(found: Script, site: Client, agent: str, id: str = "t") -> Thread:
+    """A thread of a client that may have had others."""
+    thread = Thread(found)
+    headers = {"authorization": "cal"}
+    given = {"url": f"{site.url}/ag-ui/{agent}", "threadId": id, "headers": headers}
+    await thread.do("open", given)
+    return thread
+
+
 @asynccontextmanager
 async def thread_of(site: Client, agent: str, id: str = "t") -> AsyncGenerator[Thread]:
     async with script("ag_client.mjs") as found:
-        thread = Thread(found)
-        headers = {"authorization": "cal"}
-        given = {"url": f"{site.url}/ag-ui/{agent}", "threadId": id, "headers": headers}
-        await thread.do("open", given)
-        yield thread
+        yield await thread_in(found, site, agent, id)
 
 
 # What is said, the answers to what is asked, and how it ends.
@@ -90,30 +95,30 @@ NAMES = [f"{text}-{len(answers)}-{place}" for place, (_, text, answers, _) in en
 async def test_a_dialog_cut_at_each_event_is_the_whole_one(
     agent: str, text: str, answers: list[Any], said: str
 ) -> None:
-    async with served(make_desk()) as site:
+    async with served(make_desk()) as site, script("ag_client.mjs") as client:
         shown, lengths = [], []
-        async with thread_of(site, agent) as whole:
-            await whole.do("say", "m", text)
+        whole = await thread_in(client, site, agent)
+        await whole.do("say", "m", text)
+        shown.append(whole.shown())
+        lengths.append(len(whole.events))
+        for given in answers:
+            assert len(whole.interrupts) == len(given)
+            await whole.do("answer", given)
             shown.append(whole.shown())
             lengths.append(len(whole.events))
-            for given in answers:
-                assert len(whole.interrupts) == len(given)
-                await whole.do("answer", given)
-                shown.append(whole.shown())
-                lengths.append(len(whole.events))
-            assert whole.failed or whole.interrupts == []
-            assert (whole.text if said else "") == said
-            if agent == "desk":
-                await whole.do("go_on", "m-2", "Hello")
-                assert (whole.text, whole.interrupts) == ("You said Hello", [])
+        assert whole.failed or whole.interrupts == []
+        assert (whole.text if said else "") == said
+        if agent == "desk":
+            await whole.do("go_on", "m-2", "Hello")
+            assert (whole.text, whole.interrupts) == ("You said Hello", [])
         for part, length in enumerate(lengths):
             for stop in range(length):
-                async with thread_of(site, agent, f"t-{part}-{stop}") as cut:
-                    await cut.do("say", "m", text, *([stop] if part == 0 else []))
-                    for number, given in enumerate(answers[:part], 1):
-                        await cut.do("answer", given, *([stop] if part == number else []))
-                    await cut.do("again")
-                    assert cut.shown() == shown[part], (part, stop)
+                cut = await thread_in(client, site, agent, f"t-{part}-{stop}")
+                await cut.do("say", "m", text, *([stop] if part == 0 else []))
+                for number, given in enumerate(answers[:part], 1):
+                    await cut.do("answer", given, *([stop] if part == number else []))
+                await cut.do("again")
+                assert cut.shown() == shown[part], (part, stop)
 
 
 async def test_what_waits_for_staff_goes_on_by_itself() -> None:
