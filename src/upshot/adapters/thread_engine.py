@@ -69,7 +69,7 @@ class Caller:
             running.cancel()
 
     def work_until(self, is_settled: asyncio.Future[Any]) -> None:
-        """Tell the thread when *is_settled* is; called in the loop."""
+        """Notify the thread once *is_settled* is done; called in the loop."""
         is_settled.add_done_callback(lambda _: self._jobs.put(None))
 
     def work(self) -> None:

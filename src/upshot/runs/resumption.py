@@ -223,9 +223,9 @@ class LoggedCalls:
     def call(self, call: ToolCall, step: str) -> KnownCall:
         """Return what is known of *call*: the logged call of the same id and place, used once.
 
-        If several match, it is the first with the same arguments, or otherwise the first one: to
-        make the call would repeat something that was meant once. Parallel calls may share an id, so
-        this may be wrong; then the call that the logged one belonged to gets the same answer.
+        If several match, it is the first with the same arguments, or otherwise the first one, since
+        making the call might repeat it. Parallel calls may share an id, so this may be the wrong
+        one; then the call that the logged one belonged to gets the same answer.
         """
         place = step, call.id, call.name
         found = self._find(place, self._masked_arguments(call.arguments))
