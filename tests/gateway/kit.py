@@ -20,6 +20,7 @@ from mcp import Client, StdioServerParameters
 from mcp.client.stdio import stdio_client
 from mcp.shared.memory import create_client_server_memory_streams
 
+from tests.asgi import AsgiServer
 from tests.gateway.shop import make
 from tests.processes import launched, run_python, start_python
 from upshot.gateway import read_config, serve_http
@@ -41,7 +42,7 @@ async def serving(
     app: Any, *, lifespan: Any = "off", listening: socket.socket | None = None
 ) -> AsyncGenerator[str]:
     """Serve an ASGI application in this process; yields its address."""
-    server = uvicorn.Server(
+    server = AsgiServer(
         uvicorn.Config(app, port=0, log_level="critical", lifespan=lifespan, ws="none")
     )
     task = asyncio.create_task(server.serve(None if listening is None else [listening]))
@@ -53,7 +54,7 @@ async def serving(
         yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}/mcp"
     finally:
         # Open streams are cut off, because a client may stay until the gateway stops.
-        server.should_exit = server.force_exit = True
+        server.stop(cut_off=True)
         await task
 
 

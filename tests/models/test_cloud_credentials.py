@@ -16,6 +16,7 @@ from urllib.parse import quote, urlsplit
 import pytest
 from aiohttp import web
 
+from tests.processes import launched
 from tests.wire.frames import chunk, frame
 from upshot.contract import TextDelta
 from upshot.errors import Misuse
@@ -403,7 +404,7 @@ async def test_vertex_reads_the_token_of_the_machine(tmp_path):
     try:
         # Its library reads these variables when it is imported.
         process = await asyncio.create_subprocess_exec(
-            sys.executable, "-c", ON_A_MACHINE, env={**env, **names}, stdout=PIPE
+            *launched("-c", ON_A_MACHINE), env={**env, **names}, stdout=PIPE
         )
         out, _ = await process.communicate()
     finally:

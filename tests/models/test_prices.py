@@ -1,7 +1,5 @@
 """What models cost, and what a call of one cost."""
 
-import subprocess
-import sys
 from datetime import UTC, date, datetime
 from decimal import Decimal
 
@@ -21,6 +19,7 @@ from genai_prices.types import (
     TieredPrices,
 )
 
+from tests.processes import run_python
 from upshot.contract import Cost, ModelResponse, Usage
 from upshot.errors import Misuse
 from upshot.models import Price, Prices
@@ -231,7 +230,5 @@ asyncio.run(main())
 @pytest.mark.slow("limited")
 @pytest.mark.parametrize("how", ["usual", "limited"])
 def test_the_table_is_read_in_a_thread_while_the_first_request_is_under_way(how):
-    done = subprocess.run(
-        [sys.executable, "-c", LOADING, how], capture_output=True, text=True, timeout=60, check=True
-    )
+    done = run_python("-c", LOADING, how, text=True, check=True)
     assert done.stdout.split() == ["thread"]

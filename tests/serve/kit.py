@@ -11,6 +11,7 @@ from typing import Any, Self
 import aiohttp
 import uvicorn
 
+from tests.asgi import AsgiServer
 from upshot import App
 from upshot.serve import User
 
@@ -79,7 +80,7 @@ async def served(app: App, **options: Any) -> AsyncGenerator[Client]:
 async def listening(served: Any) -> AsyncGenerator[Client]:
     """Serve an ASGI application on a free port; yields a client without a user."""
     config = uvicorn.Config(served, port=0, log_level="warning", lifespan="on")
-    server = uvicorn.Server(config)
+    server = AsgiServer(config)
     task = asyncio.create_task(server.serve())
     while not server.started:
         await asyncio.sleep(0.005)
@@ -90,5 +91,5 @@ async def listening(served: Any) -> AsyncGenerator[Client]:
         async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session:
             yield Client(session, f"http://127.0.0.1:{port}")
     finally:
-        server.should_exit = True
+        server.stop()
         await task

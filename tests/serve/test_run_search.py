@@ -54,7 +54,7 @@ async def find(client: Client, text: str, user: str = "oz", **more: str) -> list
     return [one["run_id"] for one in found["runs"]]
 
 
-FOUND = [
+FOUND: list[tuple[str, list[str]]] = [
     ("Müller", ["run-0"]),
     ("müller", ["run-0"]),
     ("MÜLLER", ["run-0"]),

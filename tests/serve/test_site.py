@@ -151,7 +151,7 @@ async def test_two_who_choose_one_name_have_a_conversation_each(site: Client) ->
 
 async def test_what_is_anothers_takes_no_place_on_a_page(site: Client, monkeypatch: Any) -> None:
     monkeypatch.setattr(console, "_PAGE", 2)
-    monkeypatch.setattr(console, "_ITEMS", 2)
+    monkeypatch.setattr("upshot.serve.inbox._ITEMS", 2)
     ann = {"agent": "desk", "text": "hello", "conversation": "of-ann"}
     await site.by("ann").post("/api/runs", ann)
     for _ in range(2):

@@ -47,6 +47,7 @@ class HttpxTransport:
 HTTPX = next((name for name in ("httpx", "httpx2") if find_spec(name)), None)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(HTTPX is None, reason="httpx is not installed")
 class TestHttpx(TransportContract):
     def make(self):
