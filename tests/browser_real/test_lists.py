@@ -36,17 +36,18 @@ async def shop(filled: Any, tmp_path: Path) -> AsyncGenerator[tuple[App, Client]
         yield app, client
 
 
+@pytest.mark.slow
 async def test_the_first_page_of_500_runs_is_there_at_once(read: Any, page_of: Any) -> None:
     _, client = read
     page = await page_of(client.url + "/runs")
     await page.wait_for_selector("a.run >> nth=99")
     took = []
-    for _ in range(3):
+    for _ in range(10):
         await page.goto(client.url + "/runs")
         await page.wait_for_selector("a.run >> nth=99")
         marks = "performance.getEntriesByName('drawn')[0].startTime"
         took.append(await page.evaluate(marks))
-    print(f"\nfirst page of {RUNS} runs: {min(took):.0f} ms (of three: {sorted(map(round, took))})")
+    print(f"\nfirst page of {RUNS} runs: {min(took):.0f} ms (of ten: {sorted(map(round, took))})")
     # On a machine that does nothing else it is 300 ms.
     assert min(took) <= 1_000
     assert page.faults == []
@@ -191,7 +192,7 @@ async def test_an_item_says_what_was_decided_like_it_and_can_be_taken(
     await ask.get_by_text("Earlier decisions like it").click()
     await ask.locator(".before li").first.wait_for()
     said = await ask.locator(".before").inner_text()
-    assert "approved" in said or "denied" in said or "Nothing" in said
+    assert "approved" in said or "denied" in said or "none of the newest runs" in said
     await ask.get_by_role("button", name="Take it").first.click()
     await ask.get_by_text("assigned to sam").first.wait_for()
     assert [one.assigned.to for one in await app.inbox(assignee="sam")] == ["sam"]
