@@ -50,7 +50,7 @@ from upshot.cli.terminal import Glyphs, Terminal, glyphs_for
 from upshot.cli.timeline import fit
 from upshot.contract.base.enums import Effect, Status
 from upshot.contract.base.structs import JsonObject, RunEvent
-from upshot.contract.base.words import clean, count, duration, money
+from upshot.contract.base.words import clean, count, duration, money, size
 from upshot.contract.codec import encode
 from upshot.contract.conversation import ConversationSummary
 from upshot.contract.effects import ledger_of
@@ -600,6 +600,10 @@ async def make_journal(terminal: Terminal, *, url: str) -> int:
     return 0
 
 
+# The alarm UpshotDiskFull has the same limit.
+_LITTLE_BYTES = 10**9
+
+
 async def show_health(terminal: Terminal, *, journal: str) -> int:
     """Print whether a journal can be used; the exit code is 1 if it cannot be written."""
     async with open_journal(existing_journal(journal), create=False) as log:
@@ -619,8 +623,12 @@ def _health_rows(found: JournalHealth) -> Iterator[tuple[str, str]]:
     yield "writing", "works" if found.is_writable else f"does not work: {found.why_not}"
     if found.standby == "synchronous":
         yield "standby", "synchronous: a commit waits for it"
+    elif found.standby == "away":
+        yield "standby", "away: every commit waits until one is connected"
     elif found.standby:
         yield "standby", "none that commits wait for: a failover may lose what was written"
+    if (free := found.disk_free_bytes) is not None:
+        yield "disk", f"{size(free)} free{': make room' if free < _LITTLE_BYTES else ''}"
     yield "tables", f"version {found.schema}"
     ahead_s = found.clock_ahead_s
     side = "ahead of" if ahead_s > 0 else "behind"

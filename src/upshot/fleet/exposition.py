@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections.abc import Iterable, Mapping
 
 from prometheus_client import CollectorRegistry, Info, generate_latest
@@ -104,9 +102,9 @@ def _of_health(health: JournalHealth) -> Iterable[Metric]:
     if health.standby:
         text = "Whether a commit waits for a standby."
         yield _gauge("journal_synchronous_standby", text, health.standby == "synchronous")
-    elif os.path.exists(health.place):
+    if health.disk_free_bytes is not None:
         text = "Free space where the journal's file is."
-        yield _gauge("journal_disk_free_bytes", text, shutil.disk_usage(health.place).free)
+        yield _gauge("journal_disk_free_bytes", text, health.disk_free_bytes)
 
 
 def _of_work(work: OpenWork) -> Iterable[Metric]:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.places import Place
-from tests.postgres import PostgresServer
+from tests.postgres import PostgresServer, started_server
 from upshot import Request, open_journal
 from upshot.contract import RunStarted
 from upshot.journal.postgres.tables import STEPS
@@ -19,6 +22,7 @@ async def test_what_is_held_and_due_is_counted(place: Place) -> None:
     assert empty.is_writable and empty.place == journal.path
     assert (empty.processes, empty.held, empty.died, empty.due) == (0, 0, 0, 0)
     assert abs(empty.clock_ahead_s) < 60
+    assert (empty.disk_free_bytes is None) == bool(empty.standby)
     for run_id in "rs":
         epoch = await journal.claim(run_id)
         journal.append(RunStarted(run_id=run_id, seq=1), epoch=epoch)
@@ -32,12 +36,14 @@ async def test_what_is_held_and_due_is_counted(place: Place) -> None:
 async def test_a_server_tells_its_tables_and_its_standby(
     postgres: PostgresServer, database: str
 ) -> None:
-    async with open_journal(postgres.url(database)) as journal:
-        found = await journal.health()  # pyright: ignore[reportAttributeAccessIssue, reportUnknownVariableType, reportUnknownMemberType]
+    async with open_journal(postgres.url(database)) as opened:
+        journal: Any = opened
+        found = await journal.health()
         assert (found.schema, found.standby) == (len(STEPS), "none")
     postgres.do(f'ALTER DATABASE "{database}" SET default_transaction_read_only = on')
-    async with open_journal(postgres.url(database)) as journal:
-        found = await journal.health()  # pyright: ignore[reportAttributeAccessIssue, reportUnknownVariableType, reportUnknownMemberType]
+    async with open_journal(postgres.url(database)) as opened:
+        journal: Any = opened
+        found = await journal.health()
         assert not found.is_writable and "read-only" in found.why_not
 
 
@@ -50,3 +56,26 @@ async def test_a_file_that_may_not_be_written_is_told(tmp_path: Path) -> None:
     found = await journal.health()
     assert (found.is_writable, found.standby, found.schema) == (False, "", VERSION)
     await journal.aclose()
+
+
+@pytest.mark.slow
+async def test_a_server_that_waits_for_a_standby_that_is_away_answers() -> None:
+    with started_server() as own_postgres:
+        if not own_postgres.is_ours:
+            pytest.skip("the server is not ours to configure")
+        await _without_a_standby(own_postgres)
+
+
+async def _without_a_standby(own_postgres: PostgresServer) -> None:
+    async with open_journal(own_postgres.url(own_postgres.new_database())) as opened:
+        journal: Any = opened
+        own_postgres.do("ALTER SYSTEM SET synchronous_standby_names = '*'")
+        own_postgres.do("SELECT pg_reload_conf()")
+        while own_postgres.do("SHOW synchronous_standby_names") != [("*",)]:
+            await asyncio.sleep(0)
+        async with asyncio.timeout(20):
+            found = await journal.health()
+        assert (found.is_writable, found.standby) == (False, "away")
+        assert found.why_not == "commits wait for a standby, and none is connected"
+        own_postgres.do("ALTER SYSTEM RESET synchronous_standby_names")
+        own_postgres.do("SELECT pg_reload_conf()")

@@ -94,7 +94,8 @@ class PostgresJournal(SqlJournal):
 
     _errors: ClassVar[tuple[type[Exception], ...]] = DRIVER_ERRORS
     _facts: ClassVar[str] = """SELECT version, CASE
-        WHEN current_setting('synchronous_standby_names') = '' THEN 'none' ELSE 'synchronous' END
+        WHEN current_setting('synchronous_standby_names') = '' THEN 'none'
+        WHEN NOT EXISTS (SELECT FROM pg_stat_replication) THEN 'away' ELSE 'synchronous' END
         FROM journal"""
     _touch: ClassVar[str] = "UPDATE journal SET version = version"
     _make_index: ClassVar[tuple[str, ...]] = MAKE_INDEX

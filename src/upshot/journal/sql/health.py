@@ -20,10 +20,11 @@ class JournalHealth(Value, frozen=True, kw_only=True):
 
     Attributes:
         place: Its file or its URL, without the password.
-        is_writable: Whether a transaction was just committed.
-        why_not: Why the commit failed.
-        standby: For a server: "synchronous" if a commit waits for a standby, "none" if it does not;
-            "" for a file.
+        is_writable: Whether a transaction was just committed, and others can be.
+        why_not: Why not.
+        standby: For a server: "synchronous" if a commit waits for a standby, "away" if it waits and
+            no standby is connected, "none" if it does not wait; "" for a file.
+        disk_free_bytes: Free space where the file is; None for a server.
         schema: The version of the tables.
         clock_ahead_s: Seconds by which the database's clock is ahead of this machine's.
         processes: How many living processes hold runs.
@@ -37,6 +38,7 @@ class JournalHealth(Value, frozen=True, kw_only=True):
     is_writable: bool
     why_not: str = ""
     standby: str = ""
+    disk_free_bytes: int | None = None
     schema: int = 0
     clock_ahead_s: float = 0.0
     processes: int = 0

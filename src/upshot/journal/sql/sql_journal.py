@@ -8,6 +8,8 @@ from contextlib import AbstractContextManager
 from datetime import datetime
 from functools import partial
 from os import PathLike, fspath
+from os.path import exists
+from shutil import disk_usage
 from types import MappingProxyType
 from typing import ClassVar, TypeAlias, TypeVar
 
@@ -706,14 +708,21 @@ class SqlJournal(SqlLists, SqlEffects, SqlAudit, SqlSearch):
         Raises:
             JournalError: It cannot be read.
         """
-        why_not = ""
+        facts = await self.read(lambda connection: read_facts(connection, self._facts))
+        # A commit that waits for a standby cannot be abandoned, so none is tried.
+        why_not = "commits wait for a standby, and none is connected" * (facts.standby == "away")
         try:
-            await self.write(lambda connection: connection.execute(self._touch))
+            if not why_not:
+                await self.write(lambda connection: connection.execute(self._touch))
         except JournalError as error:
             why_not = str(error)
-        facts = await self.read(lambda connection: read_facts(connection, self._facts))
+        free = disk_usage(self.path).free if exists(self.path) else None
         return JournalHealth(
-            place=self.path, is_writable=not why_not, why_not=why_not, **facts._asdict()
+            place=self.path,
+            is_writable=not why_not,
+            why_not=why_not,
+            disk_free_bytes=free,
+            **facts._asdict(),
         )
 
     async def export(self, run_id: str, path: str | PathLike[str]) -> int:
