@@ -287,12 +287,114 @@ async def test_a_comparison_says_at_a_glance_what_changed(site: Any, page_of: An
     await page.get_by_role("button", name="Compare …").click()
     await page.get_by_label("Id of the other run").fill(other)
     await page.keyboard.press("Enter")
-    await expect(page.locator(".lead")).to_contain_text("Changed: ")
+    await expect(page.locator(".changes")).to_contain_text("Changed: ")
+    first = page.locator(".lead.first")
+    await expect(first).to_contain_text("The first 2 steps are the same. Then step 3, model 2")
+    await expect(first).to_contain_text("had different outcomes: answer It is paid. in the first")
     await expect(page.locator("tr.changed th", has_text="request")).to_have_count(1)
-    await expect(page.locator("tr.same th", has_text="status")).to_have_count(1)
+    await expect(page.locator("tr.same th", has_text="status")).to_be_hidden()
     await expect(page.locator(".pairs .cell.none").first).to_be_visible()
     await page.locator(".pairs .changed a").first.click()
     await expect(page.locator(".step.on")).to_have_count(1)
+
+
+async def test_a_comparison_shows_what_differs_and_the_rest_on_demand(
+    shop: Any, page_of: Any
+) -> None:
+    client, made = shop
+    page = await page_of(f"{client.url}/runs/{made[0]}/compare/{made[5]}")
+    first = page.locator(".lead.first")
+    await expect(first).to_contain_text("They differ from the start: step 1, model 1 had diff")
+    await expect(first.get_by_role("link")).to_have_count(2)
+    # What is the same is shown on demand.
+    await expect(page.locator("tr.same:visible")).to_have_count(0)
+    await page.get_by_text("facts the same").click()
+    await expect(page.locator("tr.same:visible").first).to_be_visible()
+    await first.get_by_role("link").nth(1).click()
+    await expect(page.locator(".step.on")).to_contain_text("model 1")
+    await page.goto(f"{client.url}/runs/{made[0]}/compare/{made[0]}")
+    await expect(page.locator(".lead.first")).to_have_text("They said and did the same.")
+    await expect(page.locator(".facing:visible")).to_have_count(0)
+
+
+async def test_from_any_step_i_opens_the_input_of_the_call_that_asked_for_it(
+    shop: Any, page_of: Any
+) -> None:
+    client, made = shop
+    page = await page_of(f"{client.url}/runs/{made[5]}")
+    # Without a choice, of the last call.
+    await page.locator("button.row").nth(4).wait_for()
+    await page.keyboard.press("i")
+    saw = page.locator(".step.on .raw")
+    await expect(saw).to_contain_text("Step 5, ")
+    # Of a tool call that failed: of the reply that asked for it.
+    await page.locator("button.row", has_text="find_order").first.click()
+    button = page.get_by_role("button", name="What the model saw (step 1)")
+    await expect(button).to_be_visible()
+    await page.keyboard.press("i")
+    await expect(saw).to_contain_text("it is the first call")
+    await expect(page).to_have_url(re.compile(r"\?step=2&input=1$"))
+    await page.reload()
+    await expect(saw).to_contain_text("it is the first call")
+    await page.keyboard.press("i")
+    await expect(saw).to_have_count(0)
+    # With the focus alone, too.
+    await page.locator("button.row.tool").nth(1).click()
+    await page.locator("button.row.tool").nth(1).click()
+    await page.keyboard.press("i")
+    await expect(saw).to_contain_text("Step 3, ")
+    # A run without a model says so.
+    await page.goto(f"{client.url}/runs/{made[10]}")
+    await page.locator(".says p").wait_for()
+    await page.keyboard.press("i")
+    await expect(page.locator("#said")).to_contain_text("has asked no model")
+    assert page.faults == []
+
+
+async def test_a_costly_run_says_where_the_money_went(shop: Any, page_of: Any) -> None:
+    client, made = shop
+    page = await page_of(f"{client.url}/runs/{made[11]}")
+    where = page.locator(".verdict .where")
+    await expect(where).to_contain_text(re.compile(r"It cost \d+ times the median of the \d+ lat"))
+    await expect(where).to_contain_text(re.compile(r"Of \$0\.\d+, \$0\.\d+ to step \d+, model"))
+    await expect(where).to_contain_text(" in, 40 out)")
+    await page.goto(f"{client.url}/runs/{made[1]}")
+    await page.locator(".says p").wait_for()
+    await expect(where).to_be_hidden()
+    # A run with child runs: what it cost with and without them.
+    await page.goto(f"{client.url}/runs/{made[9]}")
+    cost = page.get_by_role("region", name="Cost", exact=True)
+    await expect(cost).to_contain_text(re.compile(r"\$0\.00 without child runs, \$0\.\d+ in 2 chi"))
+    child = page.locator("button.row", has_text="child run").first
+    await expect(child.locator(".num").last).to_have_text(re.compile(r"^\$0\.\d+$"))
+    await child.click()
+    await expect(page.locator(".step.on .detail")).to_contain_text(
+        re.compile(r"tokens\s*[\d,]+ in")
+    )
+
+
+async def test_an_open_page_shows_what_others_do(shop: Any, page_of: Any) -> None:
+    client, made = shop
+    page = await page_of(f"{client.url}/runs/{made[2]}")
+    await expect(page.locator(".head .line")).to_contain_text("waits")
+    notes = page.locator("details.notes")
+    await notes.locator("summary").click()
+    await notes.get_by_label("Your comment").fill("I am still wri")
+    other = client.by("sam")
+    note = {"name": "label", "value": "refund"}
+    assert (await other.post(f"/api/runs/{made[2]}/note", note))[0] == 200
+    await expect(notes.locator("li")).to_contain_text("refund")
+    # What is being written stays, with the focus.
+    comment = notes.get_by_label("Your comment")
+    await expect(comment).to_have_value("I am still wri")
+    await expect(comment).to_be_focused()
+    assert (await other.post(f"/api/runs/{made[2]}/cancel"))[0] == 200
+    await expect(page.locator(".head .line")).to_contain_text("canceled")
+    # It has ended, and its stream with it.
+    note = {"name": "label", "value": None}
+    assert (await other.post(f"/api/runs/{made[2]}/note", note))[0] == 200
+    await expect(notes.locator("li")).to_have_count(0)
+    assert page.faults == []
 
 
 async def test_the_keys_are_listed(shop: Any, page_of: Any) -> None:

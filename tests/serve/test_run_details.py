@@ -6,6 +6,7 @@ import asyncio
 import json
 import sys
 from collections.abc import AsyncGenerator
+from decimal import Decimal
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -15,7 +16,7 @@ import pytest
 import upshot
 from tests.serve.kit import Client, served
 from tests.serve.run_agents import PNG, agents, run_of
-from upshot import Agent, App, Message
+from upshot import Agent, App, Cost, Message, ModelResponse, ScriptedModel
 from upshot.contract import Image, Text
 from upshot.lab import Case
 from upshot.sim import Simulator
@@ -169,6 +170,25 @@ async def test_a_comparison_has_the_facts_and_steps_of_both(site: Any) -> None:
     assert any(step["left"] is None for step in found["steps"])
     _, same = await client.get(f"/api/runs/{one}/compare/{one}")
     assert all(step["same"] for step in same["steps"]) and same["difference"] is None
+
+
+async def test_a_run_that_cost_much_more_than_others_of_its_agent_says_so(site: Any) -> None:
+    app, client = site
+    journal = await app.open()
+    runs: list[str] = []
+    for cost in ("0.01", "0.02", "0.03", "0.02", "0.02", "0.05", "0.08"):
+        reply = ModelResponse(parts=(Text("Done."),), cost=Cost(total=Decimal(cost)))
+        agent = Agent[Any]("dear", model=ScriptedModel([reply]))
+        runs.append((await upshot.run(agent, "?", journal=journal)).run_id)
+
+    async def says(run_id: str, user: str = "oz") -> str:
+        return (await client.by(user).get(f"/api/runs/{run_id}/costly"))[1]["says"]
+
+    assert await says(runs[-1]) == (
+        "It cost 4 times the median of the 6 latest runs of dear that you may see, $0.0200."
+    )
+    assert await says(runs[-2]) == await says(runs[0]) == ""
+    assert await says(await run_of(app, "desk", "Where is it?")) == ""
 
 
 async def test_a_model_call_is_copied_as_curl_without_its_key(site: Any) -> None:

@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import Any
+
+from msgspec.structs import replace
 
 from upshot import (
     Agent,
     AgentError,
+    Cost,
     ErrorCode,
     Failed,
+    ModelResponse,
     Request,
     ScriptedModel,
     ToolCall,
+    Usage,
     run,
     states,
     tool,
 )
+from upshot.contract import Text
 from upshot.engines import ScriptEngine
 from upshot.journal import MemoryJournal
 from upshot.state.cause import Cause
@@ -82,3 +89,39 @@ async def test_a_run_under_way_says_what_runs() -> None:
     agent = Agent[Any]("desk", model=ScriptedModel(["Done."]))
     assert (await cause_after(agent, upto="model_started")).says == "It is running: model 1."
     assert "no worker" in RunViewer().view().head.cause.says
+
+
+def said(text: str, cost: str, **usage: Any) -> ModelResponse:
+    """A reply with its cost."""
+    return ModelResponse(
+        parts=(Text(text),),
+        usage=Usage(api_calls=1, **usage),
+        cost=Cost(total=Decimal(cost)) if cost else None,
+    )
+
+
+async def test_the_steps_that_cost_most_are_named_with_their_tokens() -> None:
+    dear = said("Long.", "0.5", input_tokens=9_000, cache_read_tokens=8_000, output_tokens=70)
+    leaf = Agent[Any]("leaf", model=ScriptedModel([dear]))
+    calls = [ToolCall("a", "leaf", {"request": "Go."}), *(look_up(order) for order in (1, 3, 4))]
+    costs = zip((*calls, Text("Done.")), ("0.01", "0.25", "0.03", "0.01", "0.01"), strict=True)
+    replies = [replace(said("", cost, input_tokens=10), parts=(part,)) for part, cost in costs]
+    lead = Agent("lead", model=ScriptedModel(replies), tools=[look, leaf.as_tool()])
+    found = await cause_after(lead)
+    assert found.spent == (
+        "Of $0.8100, $0.5000 to step 3, a child run (tokens: 9,000 in, 8,000 of them cached, "
+        "70 out), $0.2500 to step 4, model 2 (tokens: 10 in), $0.0300 to step 6, model 3 "
+        "(tokens: 10 in), $0.0300 to 3 others."
+    )
+
+
+def look_up(order: int) -> ToolCall:
+    return ToolCall(f"c{order}", "look", {"order": order})
+
+
+async def test_without_a_price_tokens_say_where_they_went() -> None:
+    reply = said("Done.", "", input_tokens=40, output_tokens=2)
+    found = await cause_after(Agent("desk", model=ScriptedModel([reply])))
+    assert found.spent == "Of 42 tokens, 42 tokens to step 1, model 1 (tokens: 40 in, 2 out)."
+    free = await cause_after(Agent("desk", model=ScriptedModel([FILTERED])))
+    assert free.spent == ""

@@ -280,6 +280,16 @@ class PlacedList(Value, frozen=True, kw_only=True):
     placed: tuple[PlacedLine, ...]
 
 
+class Costly(Value, frozen=True, kw_only=True):
+    """Whether a run cost much more than others of its agent.
+
+    Attributes:
+        says: How much more, in one sentence; "" if it did not, or too few others are known.
+    """
+
+    says: str
+
+
 class Copied(Value, frozen=True, kw_only=True):
     """A copy of a run or of a step that stands alone.
 

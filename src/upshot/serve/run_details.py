@@ -4,17 +4,21 @@ sent, media, copies of the run, and how it differs from another run.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing, suppress
+from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from starlette.responses import Response
 
 from upshot.contract.agent_spec import AgentSpec
+from upshot.contract.base.words import money
 from upshot.contract.effects import ledger_of
 from upshot.contract.events import Event
 from upshot.contract.model_calls import ModelRetried, ModelStarted
 from upshot.contract.pending import Answer, Pending, PendingApproval, PendingEffect
+from upshot.contract.protocols import RunSummary
+from upshot.contract.usage import Cost
 from upshot.entry.run_handle import RunHandle
 from upshot.journal.shared import PlacedAnswer, needs_shared
 from upshot.runs.replay.comparison import facts_of, first_difference
@@ -35,6 +39,11 @@ if TYPE_CHECKING:
 
 # How many runs a chain of causes has at most.
 _MOST_CAUSES = 8
+# With how many runs of its agent the cost of a run is compared, at least and at most; and from how
+# many times their median it is much.
+_LEAST_OTHERS = 5
+_OTHERS = 50
+_COSTLY = 3
 # Types that a page shows, by the first bytes; a declared type proves nothing.
 _SIGNS = (
     (b"\x89PNG\r\n\x1a\n", "image/png"),
@@ -68,6 +77,7 @@ class RunDetails:
             ("GET", f"{run}/events/{{seq:int}}/media/{{at:int}}", self.media),
             ("GET", f"{run}/causes", self.causes),
             ("GET", f"{run}/placed", self.placed),
+            ("GET", f"{run}/costly", self.costly),
             ("GET", f"{run}/compare/{{other}}", self.compare),
             ("GET", f"{run}/artifacts/{{id}}", self.artifact),
             ("GET", f"{run}/artifacts/{{id}}/shown", self.shown_artifact),
@@ -129,6 +139,14 @@ class RunDetails:
                     )
                     found.append(line)
         return replies.PlacedList(placed=tuple(found))
+
+    async def costly(self, request: Request, user: User) -> object:
+        """Whether a run cost much more than the other runs of its agent that the user may see."""
+        run = await self._site.run_of(user, request.path_params["run"])
+        own = await run.summary()
+        others = await self._site.runs_of(user, agent=own.agent_id, limit=_OTHERS + 1)
+        known = [one for one in others if one.ended and one.run_id != run.id]
+        return replies.Costly(says=_costly(own, known))
 
     async def sent(self, request: Request, user: User) -> object:
         """Return the whole input of a model call, compared with the call before it."""
@@ -224,6 +242,27 @@ def _is_for(placed: PlacedAnswer, pending: Pending) -> bool:
     if isinstance(pending, PendingApproval):
         return placed.item == pending.digest
     return isinstance(placed.answer, Answer) and placed.answer.id == bare_id(pending)
+
+
+def _costly(run: RunSummary, others: Sequence[RunSummary]) -> str:
+    """Return how much more a run cost than the median of others; "" if it did not."""
+    currency = "" if run.cost is None else run.cost.currency
+    costs = [
+        one.cost.total
+        for one in others
+        if one.cost is not None and one.cost.total and one.cost.currency == currency
+    ]
+    if run.cost is None or not run.cost.total or len(costs) < _LEAST_OTHERS:
+        return ""
+    typical = median(costs)
+    if run.cost.total < _COSTLY * typical:
+        return ""
+    times = run.cost.total / typical
+    middle = money(Cost(total=typical, currency=currency))
+    return (
+        f"It cost {times:,.0f} times the median of the {len(costs)} latest runs of "
+        f"{run.agent_id} that you may see, {middle}."
+    )
 
 
 def _up_to_first_try(events: list[Event], turn: int) -> list[Event]:

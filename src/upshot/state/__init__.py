@@ -6,7 +6,8 @@ telemetry and the list of runs read a state. `board` has the channels and variab
 works on, and is part of the state. `child_runs` reads what a log says of child runs, `summary` says
 what an event changes in the list of runs. `activity` makes rows of the steps for people, and
 `run_view` everything that the page of a run shows; `cause` is the sentence that says why it ended
-so. `request_digests` makes digests of model requests, which replays compare.
+so, and `spending` the one that says which steps cost most. `request_digests` makes digests of
+model requests, which replays compare.
 
 `stored_events` is the form in which events are logged. A fact is in a log once: what earlier events
 already say is left out when an event is stored (`to_stored`) and derived when it is read

@@ -63,7 +63,7 @@ from upshot.contract.tool_calls import (
     ToolTimeout,
 )
 from upshot.contract.usage import Cost, Usage
-from upshot.state.child_runs import bare_id, child_of, step_of
+from upshot.state.child_runs import Spent, bare_id, child_of, step_of
 from upshot.state.run_effects import awaited_by
 from upshot.state.run_state import RunState
 
@@ -91,6 +91,7 @@ class Step:
         declared: The effect that the tool declares.
         response: The reply of a model call that has one.
         record: The record of a tool call that has ended.
+        inside: What the child run of an engine step used, once it has ended.
     """
 
     kind: Kind
@@ -110,6 +111,7 @@ class Step:
     declared: Effect = Effect.NONE
     response: ModelResponse | None = None
     record: ToolRecord | None = None
+    inside: Spent | None = None
 
     @property
     def running(self) -> bool:
@@ -508,7 +510,9 @@ class Activity:
         spent = self.state.children.get(child_of(event.key) or "")
         if spent is not None and spent.pending:
             ended = Ended("waits")
-        self._end(f"step {event.key}", at_s, ended)
+        step = self._end(f"step {event.key}", at_s, ended)
+        if step is not None and spent is not None and spent.is_final:
+            step.inside = spent
 
     # -- rows
 

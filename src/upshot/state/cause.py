@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from msgspec.structs import replace
+
 from upshot.contract.base.enums import ErrorCode, Status
 from upshot.contract.base.structs import Value
 from upshot.contract.base.words import clean, count
@@ -15,6 +17,7 @@ from upshot.contract.error import AgentError
 from upshot.contract.pending import Pending, PendingApproval, PendingEffect, PendingExternal
 from upshot.state.activity import Activity, Step, ending_of, label_of
 from upshot.state.child_runs import child_of
+from upshot.state.spending import spending_of
 
 _MOST_CHARS = 300
 _MOST_NAMED = 3
@@ -35,15 +38,22 @@ class Cause(Value, frozen=True, kw_only=True):
         says: One sentence.
         step: The ``Row.id`` of the step that decided it; None if no single step did.
         child: The child run that this step waited for, which has the cause; "" for none.
+        spent: Which steps cost most, in one sentence; "" while it runs, and if nothing is known.
     """
 
     says: str = ""
     step: int | None = None
     child: str = ""
+    spent: str = ""
 
 
 def cause_of(activity: Activity) -> Cause:
     """Return why a run ended as it did, from its log so far."""
+    cause = _cause_of(activity)
+    return cause if activity.result is None else replace(cause, spent=spending_of(activity))
+
+
+def _cause_of(activity: Activity) -> Cause:
     if activity.started is None:
         return Cause(says="It is queued: no worker has claimed it yet.")
     result = activity.result

@@ -256,6 +256,8 @@ def _facts(head: Head) -> Iterator[tuple[str, str]]:
         yield "redacted", _line(redacted_words(head.redacted))
     if head.cause.says:
         yield "why", _line(head.cause.says)
+    if head.error is not None and head.error.code is ErrorCode.BUDGET_EXCEEDED and head.cause.spent:
+        yield "spent", _line(head.cause.spent)
     if head.request:
         yield "request", _text(head.request)
     if head.answer:

@@ -22,7 +22,14 @@ from upshot.contract.events import (
     ToolSettled,
 )
 from upshot.contract.message import Artifact, Audio, File, Image
-from upshot.contract.model_calls import ModelReplied, ModelRetried, ModelStarted, TextDelta
+from upshot.contract.model_calls import (
+    ModelReplied,
+    ModelRetried,
+    ModelStarted,
+    TextDelta,
+    counted_run,
+    sum_of,
+)
 from upshot.contract.pending import Answer, AnyAnswer, Pending
 from upshot.contract.result import AgentResult
 from upshot.contract.tool_calls import (
@@ -58,7 +65,7 @@ class Row(Value, frozen=True, kw_only=True):
         seq: The event that started it; the one that ended it has arguments and result.
         end_seq: The event that ended it, 0 while it is under way.
         model: The model that was called.
-        usage: Tokens of the call.
+        usage: Tokens of the model call or of the child run.
         cost: Its cost, None if it has no price.
         call_id: The tool call.
         effect: What the call did; may be "unknown".
@@ -169,6 +176,8 @@ class Head(Value, frozen=True, kw_only=True):
         sessions: The number of sessions.
         usage: Its tokens; includes its child runs once it has settled.
         cost: Its cost, None if nothing had a price.
+        inside_usage: The tokens of its child runs.
+        inside_cost: The cost of its child runs, None if nothing in them had a price.
         effect: Its worst effect.
         model: The model that was called last.
         answer: Its answer.
@@ -201,6 +210,8 @@ class Head(Value, frozen=True, kw_only=True):
     sessions: int = 0
     usage: Usage = Usage()
     cost: Cost | None = None
+    inside_usage: Usage = Usage()
+    inside_cost: Cost | None = None
     effect: Effect = Effect.NONE
     model: str = ""
     answer: str = ""
@@ -307,6 +318,8 @@ class RunViewer:
         started, result = activity.started, activity.result
         given: JsonObject = {} if started is None else started.attributes
         usage, cost = activity.spent
+        inside = [one for one in state.children.values() if one is not None]
+        inside_usage, inside_cost = sum_of(counted_run(one.usage, one.cost) for one in inside)
         request = None if started is None else started.request
         return Head(
             run_id=activity.run_id,
@@ -324,6 +337,8 @@ class RunViewer:
             sessions=activity.sessions,
             usage=usage,
             cost=cost,
+            inside_usage=inside_usage,
+            inside_cost=inside_cost,
             effect=effect_in(state),
             model=self._model,
             answer=_answer(result),
@@ -420,7 +435,7 @@ def _text(value: Json) -> str:
 
 
 def _row(id: int, step: Step) -> Row:
-    ended, response, record = ending_of(step), step.response, step.record
+    ended, used, record = ending_of(step), step.response or step.inside, step.record
     effect = Effect.NONE if record is None else record.effect
     if record is None and step.lost and step.declared not in (Effect.NONE, Effect.READ):
         effect = Effect.UNKNOWN
@@ -439,8 +454,8 @@ def _row(id: int, step: Step) -> Row:
         seq=step.seq,
         end_seq=step.end_seq,
         model=step.name if step.kind == "model" else "",
-        usage=Usage() if response is None else response.usage,
-        cost=None if response is None else response.cost,
+        usage=Usage() if used is None else used.usage,
+        cost=None if used is None else used.cost,
         call_id="" if record is None else record.call_id,
         effect=effect,
         gate="" if record is None else record.gate,

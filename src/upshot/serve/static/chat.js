@@ -2,7 +2,7 @@
 
 /** @import { Begun, ConversationList, Head, Row, RunList, RunSummary, RunView, Said } from "api" */
 
-import { badge, effectBadge, fill, h, keyed, many, money, statusBadge, took, when } from "./nodes.js";
+import { badge, duration, effectBadge, fill, h, keyed, many, money, statusBadge, tokensOf, when } from "./nodes.js";
 import { markdown, prose } from "./markdown.js";
 import { Refusal, api, listQuery, local, maybe, runPath, shared, stream, to } from "./site.js";
 import { errorText, isOver } from "./run.js";
@@ -176,7 +176,7 @@ class ChatTurn {
     keyed(this.body, parts, (one) => one.key, (one) => (one.row ? toolCard(one.row, this.id) : h("article.message.assistant", { "aria-label": "Assistant" }, prose(one.text))));
     drawPending(this.pending, this.id, this.head.pending ?? [], this.head);
     const { status, error, cost } = this.head;
-    fill(this.foot, status === "completed" ? null : [statusBadge(status ?? "queued"), " "], error ? [h(status === "input_required" ? "span.waits" : "span.error", errorText(error)), " "] : null, local(runPath(this.id), null, "run"), ` ${[took(this.head.took_s), money(cost)].filter(Boolean).join(", ")}`);
+    fill(this.foot, status === "completed" ? null : [statusBadge(status ?? "queued"), " "], error ? [h(status === "input_required" ? "span.waits" : "span.error", errorText(error)), " "] : null, local(runPath(this.id), null, "run"), ` ${[duration(this.head.took_s), money(cost), tokensOf(this.head.usage) && `${tokensOf(this.head.usage)} tokens`].filter(Boolean).join(", ")}`);
     if (this.openText !== this.text) markdown(this.open, this.openText = this.text);
     this.changed();
   }

@@ -2,7 +2,7 @@
 
 /** @import { AgentSpec, Compared, ComparedStep, Difference, Head, StepLine } from "api" */
 
-import { badge, effectBadge, fill, h, jsonNode, many, money, moment, statusBadge, tokensOf, took, visible, words } from "./nodes.js";
+import { badge, duration, effectBadge, fill, h, jsonNode, many, money, moment, statusBadge, tokensOf, visible, words } from "./nodes.js";
 import { prose } from "./markdown.js";
 import { api, local, runPath } from "./site.js";
 import { stepPath } from "./step.js";
@@ -14,14 +14,30 @@ export async function comparePage(page, id, other) {
   const at = found.difference;
   const facts = factsOf(found);
   const changed = facts.filter((one) => !one.same);
+  const equal = facts.filter((one) => one.same);
   const parted = found.steps.filter((one) => !one.same);
+  const table = (/** @type {any[]} */ some, name) => h("div.table", { tabindex: 0, role: "region", "aria-label": name }, h("table.facing", h("thead", h("tr", h("th", { scope: "col" }, h("span.away", "Fact")), [id, other].map((run) => h("th", { scope: "col" }, local(runPath(run), null, run))))),
+    h("tbody", some.map((one) => h(one.same ? "tr.same" : one.isTelling ? "tr.changed" : "tr", h("th", { scope: "row" }, one.name), one.same ? h("td", { colspan: 2 }, one.values[0]) : one.values.map((value) => h("td", value ?? h("span.quiet", "none"))))))));
   fill(page.main, h("h1", "Two runs compared"),
-    h("p.lead", at || parted.length || changed.some((one) => one.isTelling) ? leadOf(changed, parted) : "They said and did the same."),
-    at ? h("p", partedAt(at, "They first differ, in the first run, at")) : null,
-    h("div.table", { tabindex: 0, role: "region", "aria-label": "Facts" }, h("table.facing", h("thead", h("tr", h("th", { scope: "col" }, h("span.away", "Fact")), [id, other].map((run) => h("th", { scope: "col" }, local(runPath(run), null, run))))),
-      h("tbody", facts.map((one) => h(one.same ? "tr.same" : one.isTelling ? "tr.changed" : "tr", h("th", { scope: "row" }, one.name, one.same ? null : h("span.away", ", changed")), one.same ? h("td", { colspan: 2 }, one.values[0]) : one.values.map((value) => h("td", value ?? h("span.quiet", "none")))))))),
-    at ? [h("h2", "Where they first differ"), sides([[id, at.recorded], [other, at.replayed]].map(([run, value]) => [local(runPath(String(run)), null, String(run)), value]))] : null,
+    h("p.lead.first", at || parted.length || changed.some((one) => one.isTelling) ? firstOf(found.steps, id, other) : "They said and did the same."),
+    parted.length || changed.some((one) => one.isTelling) ? h("p.changes", leadOf(changed, parted)) : null,
+    changed.length ? table(changed, "Facts that differ") : null,
+    equal.length ? h("details", h("summary", `${many(equal.length, "fact")} the same`), table(equal, "Facts that are the same")) : null,
+    at ? h("details", h("summary", "The first difference of the logs"), h("p", partedAt(at, "They first differ, in the first run, at")), sides([[id, at.recorded], [other, at.replayed]].map(([run, value]) => [local(runPath(String(run)), null, String(run)), value]))) : null,
     h("h2", "Steps"), stepsNode(found.steps, id, other));
+}
+
+/** What was the same at first, and what each run did then. */
+function firstOf(/** @type {readonly ComparedStep[]} */ steps, id, other) {
+  const at = steps.findIndex((one) => !one.same);
+  if (at < 0) return `All ${many(steps.length, "step")} are the same.`;
+  const until = at ? `The first ${many(at, "step")} ${at > 1 ? "are" : "is"} the same. Then ` : "They differ from the start: ";
+  const both = steps[at];
+  const step = (/** @type {StepLine} */ line, run) => local(stepPath(run, line.step), null, `step ${line.step + 1}, `, h("code", line.given));
+  if (both.left && both.right) return [until, step(both.left, id), " had different outcomes: ", h(`span.word.${both.left.tone}`, both.left.got || "nothing"), " in the first run, and ", h(`span.word.${both.right.tone}`, both.right.got || "nothing"), " in the second (", local(stepPath(other, both.right.step), null, `step ${both.right.step + 1}`), ")."];
+  const side = (/** @type {"left" | "right"} */ name) => steps.slice(at).find((one) => one[name])?.[name];
+  const did = (line, run) => (line ? ["did ", step(line, run)] : "had ended");
+  return [until, "the first run ", did(side("left"), id), ", and the second ", did(side("right"), other), "."];
 }
 
 /** One sentence on what changed. */
@@ -56,7 +72,7 @@ function factsOf(/** @type {Compared} */ found) {
     row("settings", (_, /** @type {AgentSpec} */ agent) => agent.settings, jsonNode),
     figure("cost", (/** @type {Head} */ head) => head.cost, money),
     figure("tokens", (/** @type {Head} */ head) => head.usage, tokensOf),
-    figure("took", (/** @type {Head} */ head) => head.took_s, took),
+    figure("took", (/** @type {Head} */ head) => head.took_s, duration),
     figure("began", (/** @type {Head} */ head) => head.started_at, (text) => moment(text, { long: true })),
   ].filter((one) => one.values.some((value) => value !== null && value !== ""));
 }

@@ -117,6 +117,16 @@ export function took(seconds) {
   return minutes < 2880 ? `${Math.round(minutes / 60)} h` : `${Math.round(minutes / 1440)} d`;
 }
 
+/** A time span where there is room for all of it: "2 min 05 s", "1 h 02 min". */
+export function duration(seconds) {
+  if (seconds === null || seconds === undefined || seconds < 59.5) return took(seconds);
+  const whole = Math.round(seconds);
+  const two = (n) => String(n).padStart(2, "0");
+  if (whole < 3600) return `${Math.floor(whole / 60)} min ${two(whole % 60)} s`;
+  if (whole < 86_400) return `${Math.floor(whole / 3600)} h ${two(Math.floor((whole % 3600) / 60))} min`;
+  return `${many(Math.floor(whole / 86_400), "day")} ${Math.floor((whole % 86_400) / 3600)} h`;
+}
+
 export function money(cost) {
   const total = cost && typeof cost === "object" ? cost.total : cost;
   if (total === null || total === undefined) return "";
@@ -136,6 +146,9 @@ export function tokensOf(usage) {
   const n = usage && typeof usage === "object" ? usage.total_tokens ?? (usage.input_tokens ?? 0) + (usage.output_tokens ?? 0) : usage;
   return n ? NUMBER.format(n) : "";
 }
+
+/** What calls used, in words: tokens in, how many of them cached, and out; "" if that is unknown. */
+export const usageWords = (usage) => [usage?.input_tokens && `${NUMBER.format(usage.input_tokens)} in`, usage?.cache_read_tokens && `${NUMBER.format(usage.cache_read_tokens)} of them cached`, usage?.output_tokens && `${NUMBER.format(usage.output_tokens)} out`].filter(Boolean).join(", ");
 
 export function moment(text, { long = false } = {}) {
   if (!text) return "";

@@ -18,17 +18,24 @@ export class Notes {
     this.node = h("details.notes", this.summary, this.list);
   }
 
+  /** Reads the notes, and draws them if they changed; returns whether they could be read. */
   async load() {
     const found = /** @type {NoteList} */ (await maybe(`/api${runPath(this.run.id)}/notes`));
-    if (!found || !this.run.page.isThere()) {
-      this.node.hidden = true;
-      return;
-    }
+    const isThere = Boolean(found) && this.run.page.isThere();
+    if (!this.mark) this.node.hidden = !isThere;
+    const mark = JSON.stringify(found?.notes);
+    if (!isThere || mark === this.mark) return isThere;
+    this.mark = mark;
     this.draw(found.notes);
+    return true;
   }
 
   /** @param {readonly Note[]} notes */
   draw(notes) {
+    // What the user is writing, and where, outlives what another user notes meanwhile.
+    const written = new Map([...this.list.querySelectorAll("input, textarea")].map((one) => [/** @type {HTMLInputElement} */ (one).name, /** @type {HTMLInputElement} */ (one).value]));
+    const at = this.node.contains(document.activeElement) ? /** @type {HTMLInputElement} */ (document.activeElement).name : "";
+    const isWritten = [...this.list.querySelectorAll("input, textarea")].some((/** @type {any} */ one) => one.value !== one.defaultValue);
     const me = shared.me.user?.id;
     const isMine = (/** @type {Note} */ one) => (one.by ?? "") === me;
     const own = (name) => notes.find((one) => one.name === name && isMine(one))?.value;
@@ -42,6 +49,11 @@ export class Notes {
     fill(this.list, h("ul.notelist", notes.map((one) => h("li", h("b", one.name), ": ", one.name === COMMENT && typeof one.value === "string" ? h("span.comment", one.value) : jsonNode(one.value), h("span.quiet", one.by ? ` by ${one.by} ` : " ", when(one.at)),
       isMine(one) && mayNote ? [" ", h("button.plain.small", { type: "button", "aria-label": `Remove your note ${one.name}`, onclick: () => this.keep(one.name, null) }, "Remove")] : null))),
       mayNote ? [this.labelForm(), this.commentForm(own(COMMENT))] : null);
+    for (const [name, value] of isWritten ? written : []) {
+      const field = /** @type {HTMLInputElement} */ (this.list.querySelector(`[name="${name}"]`));
+      if (field) field.value = value;
+    }
+    if (at) /** @type {HTMLElement} */ (this.list.querySelector(`[name="${at}"]`))?.focus({ preventScroll: true });
   }
 
   labelForm() {
@@ -65,6 +77,8 @@ export class Notes {
   async keep(name, value) {
     try {
       await api(`/api${runPath(this.run.id)}/note`, { method: "POST", body: { name, value } });
+      if (name !== THUMB) this.list.replaceChildren();
+      this.mark = "";
       say(value === null ? "Note removed." : "Noted.");
       await this.load();
     } catch (error) {

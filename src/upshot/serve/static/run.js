@@ -16,6 +16,8 @@ import { Verdict } from "./verdict.js";
 
 // How long one frame draws; the rest follows in the next, so that a long run does not stall the page.
 const SLICE_MS = 12;
+// How often a page that is open looks for notes and settled effects.
+const LOOK_MS = 4000;
 
 export async function runPage(page, id) {
   page.title(`Run ${id}`);
@@ -159,8 +161,24 @@ class RunPanel {
     }
     if (this.isFirst) return;
     this.isFirst = true;
-    this.notes.load().catch(() => null);
+    this.follows();
     requestAnimationFrame(() => this.toWanted());
+  }
+
+  /** Reads what others note and settle, while the page is seen: the stream of a run has its events alone, and ends with it. */
+  follows() {
+    const look = () => {
+      if (document.visibilityState === "hidden") return;
+      this.notes.load().catch(() => null);
+      if (this.head.effect === "unknown") this.verdict.load().catch(() => null);
+    };
+    const timer = setInterval(look, LOOK_MS);
+    document.addEventListener("visibilitychange", look);
+    this.page.closing(() => {
+      clearInterval(timer);
+      document.removeEventListener("visibilitychange", look);
+    });
+    look();
   }
 
   /** Shows the step that the address names by its number or call, with what the model saw there. */

@@ -2,7 +2,7 @@
 
 /** @import { Begun, Copied, ForkDraft, Message, Row, SentMessage, SentRequest, SentTool } from "api" */
 
-import { EFFECTS, badge, effectBadge, fill, h, jsonNode, many, took, visible } from "./nodes.js";
+import { EFFECTS, badge, duration, effectBadge, fill, h, jsonNode, many, money, usageWords, visible } from "./nodes.js";
 import { link } from "./markdown.js";
 import { api, go, local, may, runPath, to } from "./site.js";
 import { copy, copyButton, mediaNode, outputNode, valueNode } from "./values.js";
@@ -12,16 +12,17 @@ export const stepPath = (run, step, more = "") => `${runPath(run)}?step=${step +
 /**
  * The facts and actions of a step, below its row.
  * @param {Row & {id: number}} row
- * @param {{run: string, stepOf: (seq: number) => number | null, onInput?: (isOpen: boolean) => void}} place
+ * @param {{run: string, stepOf: (seq: number) => number | null, model: (Row & {id: number}) | null, onInput?: (isOpen: boolean) => void}} place
  */
 export function stepDetail(row, place) {
-  const { run } = place;
+  const { run, model } = place;
   const facts = [["outcome", row.word], ["effect", row.effect && (EFFECTS[row.effect] ? `${row.effect}: ${EFFECTS[row.effect][2].toLowerCase()}` : row.effect)],
-    ["denied by", row.gate && `the gate ${row.gate}`], ["why", row.detail && visible(row.detail)], ["last said", row.note && visible(row.note)], ["waited", row.wait_s ? took(row.wait_s) : ""], ["started", row.start_s === undefined ? "" : `${took(row.start_s) || "0 ms"} after the run`],
+    ["denied by", row.gate && `the gate ${row.gate}`], ["why", row.detail && visible(row.detail)], ["last said", row.note && visible(row.note)], ["waited", row.wait_s ? duration(row.wait_s) : ""], ["started", row.start_s === undefined ? "" : `${duration(row.start_s) || "0 ms"} after the run`],
+    ["took", row.end_s === null || row.end_s === undefined || row.lost || row.kind === "mark" ? "" : duration(row.end_s - (row.start_s ?? 0))], ["cost", money(row.cost)], ["tokens", usageWords(row.usage)],
     ["model", row.kind === "model" && row.model], ["call", row.call_id], ["child run", row.child && local(runPath(row.child), null, row.child)], ["events", row.seq ? `${row.seq}${row.end_seq && row.end_seq !== row.seq ? ` to ${row.end_seq}` : ""}` : ""]].filter(([, value]) => value);
   const raw = h("div.raws");
   const seqs = [...new Set([row.seq, row.end_seq])].filter(Boolean);
-  const saw = row.kind === "model" && row.seq && h("button.saw", { type: "button", "aria-expanded": "false", title: "i", onclick: async () => place.onInput?.(await showInput(raw, row, place, saw)) }, "What the model saw");
+  const saw = model?.seq && h("button.saw", { type: "button", "aria-expanded": "false", title: "i", onclick: async () => place.onInput?.(await showInput(raw, model, place, saw)) }, model.id === row.id ? "What the model saw" : `What the model saw (step ${model.id + 1})`);
   return h("div.detail", h("dl.figures", facts.map(([name, value]) => h("div", h("dt", name), h("dd", value)))),
     h("div.actions", saw,
       seqs.map((seq, at) => h("button", { type: "button", onclick: (event) => showEvent(raw, run, seq, event.currentTarget) }, at ? `Result (event ${seq})` : row.kind === "model" ? `Event ${seq}` : `What was asked (event ${seq})`)),

@@ -2,7 +2,7 @@
 
 /** @import { Row, RunView } from "api" */
 
-import { effectBadge, fill, h, money, tokensOf, took } from "./nodes.js";
+import { effectBadge, fill, h, money, say, tokensOf, took } from "./nodes.js";
 import { runPath, stream } from "./site.js";
 import { stepDetail } from "./step.js";
 
@@ -33,6 +33,8 @@ export class Rows {
     /** @type {Map<string, any>} */
     this.nodes = new Map();
     this.waiting = new Set();
+    // The event of the reply that asked for a call, by the call.
+    this.askers = new Map();
     /** @type {Map<string, {rows: Rows, close: () => void}>} */
     this.children = new Map();
     this.node = h(depth ? "div.nested" : "div.timeline", { role: "list", "aria-label": depth ? `Steps of child run ${run}` : "Timeline" });
@@ -41,6 +43,7 @@ export class Rows {
   /** Takes changed rows, which the next drawing shows. */
   take(/** @type {RunView} */ part) {
     this.status = part.head?.status || "queued";
+    for (const one of part.messages ?? []) for (const call of one.calls ?? []) this.askers.set(call.id, one.seq);
     for (const one of part.rows ?? []) {
       const id = String(one.id ?? 0);
       const old = this.rows.get(id);
@@ -145,12 +148,20 @@ export class Rows {
     node.append(rows.node);
   }
 
+  /** The model call that asked for a row, else the last one before it, else the next; null if there is none. */
+  modelOf(/** @type {Row & {id: number}} */ row) {
+    if (row.kind === "model") return row;
+    const models = [...this.rows.values()].filter((one) => one.kind === "model" && one.seq);
+    const asker = this.askers.get(row.call_id);
+    return models.find((one) => asker && one.end_seq === asker) ?? models.filter((one) => one.end_seq && one.end_seq <= row.seq).at(-1) ?? models.find((one) => one.seq > row.seq) ?? null;
+  }
+
   expand(node, row) {
     node.classList.add("on");
     node.firstElementChild.setAttribute("aria-expanded", "true");
     if (node.querySelector(":scope > .detail")) return;
     const stepOf = (seq) => [...this.rows.values()].find((one) => one.seq === seq)?.id ?? null;
-    const detail = stepDetail(row, { run: this.run, stepOf, onInput: (isOpen) => this.timeline.address(this, row.id, isOpen) });
+    const detail = stepDetail(row, { run: this.run, stepOf, model: this.modelOf(row), onInput: (isOpen) => this.timeline.address(this, row.id, isOpen) });
     node.querySelector(":scope > button:last-of-type").after(detail);
   }
 }
@@ -313,11 +324,17 @@ export class Timeline {
     return true;
   }
 
-  /** Shows or hides what the model saw at the selected step. */
+  /** Shows or hides what the model saw for the selected step, or for the one with the focus, or at the last call. */
   input() {
+    const focused = document.activeElement?.closest?.("[data-row]");
+    const found = focused && this.find(this.rows, focused);
+    const last = this.rows.modelOf([...this.rows.rows.values()].at(-1) ?? /** @type {any} */ ({}));
+    if (!this.place && found) this.select(found.rows, found.row.id);
+    else if (!this.place && last) this.select(this.rows, last.id);
     const button = this.place && this.nodeOf(this.place[0], this.place[1])?.querySelector(":scope > .detail .saw");
-    button?.click();
-    return Boolean(button);
+    if (button) button.click();
+    else say("No model call belongs to this step: the run has asked no model.");
+    return true;
   }
 
   /** Opens or closes the child run of the row with the focus. */

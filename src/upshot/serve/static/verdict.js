@@ -1,8 +1,8 @@
 // What a person looks for first in a run: why it ended so, what it did outside, and what it cost.
 
-/** @import { CauseLine, Causes, EffectLine, EffectPage, Head, Row } from "api" */
+/** @import { CauseLine, Causes, Costly, EffectLine, EffectPage, Head, Row } from "api" */
 
-import { EFFECTS, badge, effectBadge, fill, h, many, money, statusBadge, tokensOf, took, visible, when, words } from "./nodes.js";
+import { EFFECTS, badge, duration, effectBadge, fill, h, many, money, statusBadge, tokensOf, took, visible, when, words } from "./nodes.js";
 import { local, maybe, runPath } from "./site.js";
 
 // How many effects are named; the list of effects has all.
@@ -19,11 +19,12 @@ export class Verdict {
   constructor(run) {
     this.run = run;
     this.why = h("div.says");
+    this.money = h("p.quiet.where", { hidden: true });
     this.chain = h("ol.chain", { "aria-label": "Chain of causes", hidden: true });
     this.effects = h("div.done");
     this.cost = h("div.spent");
     const part = (name, ...nodes) => h("section", { "aria-label": name }, h("h2", name), nodes);
-    this.node = h("div.verdict", part("Why", this.why, this.chain), part("Effects", this.effects), part("Cost", this.cost));
+    this.node = h("div.verdict", part("Why", this.why, this.money, this.chain), part("Effects", this.effects), part("Cost", this.cost));
     /** @type {Map<string, EffectLine>} */
     this.known = new Map();
   }
@@ -43,11 +44,21 @@ export class Verdict {
     fill(this.why, h(head.error && head.status !== "input_required" ? "p.error" : head.status === "input_required" ? "p.waits" : "p", says || (head.cause?.says ?? "Reading the log …")),
       code && code !== head.status ? badge(words(code), "bad") : null);
     this.drawEffects();
+    this.drawMoney();
     const calls = head.usage?.api_calls;
     fill(this.cost, h("b.sum", money(head.cost) || (calls ? "no price known" : "nothing")),
       // Both lines are there from the start, so that nothing below moves.
       h("p.quiet", [tokensOf(head.usage) && `${tokensOf(head.usage)} tokens`, calls && many(calls, "model call")].filter(Boolean).join(" · ")),
-      h("p.quiet", [took(head.took_s) && `took ${took(head.took_s)}`, head.waited_s >= 0.1 && `waited ${took(head.waited_s)}`].filter(Boolean).join(" · ")));
+      h("p.quiet", [took(head.took_s) && `took ${duration(head.took_s)}`, head.waited_s >= 0.1 && `waited ${duration(head.waited_s)}`].filter(Boolean).join(" · ")),
+      insideNode(head));
+  }
+
+  /** Where the money went, if the run cost much more than others of its agent or hit its budget. */
+  drawMoney() {
+    const { cause, error } = this.head;
+    const isOver = error?.code === "budget_exceeded";
+    this.money.hidden = !cause?.spent || !(this.costly || isOver);
+    fill(this.money, [this.costly, cause?.spent].filter(Boolean).join(" "));
   }
 
   drawEffects() {
@@ -77,9 +88,12 @@ export class Verdict {
   /** Reads what was found out about effects since they happened, and the causes in child runs. */
   async load() {
     const wanted = [this.head.effect && this.head.effect !== "none" ? maybe(`/api/effects?run_id=${encodeURIComponent(this.run.id)}`) : null,
+      this.head.cause?.spent ? maybe(`/api${runPath(this.run.id)}/costly`) : null,
       this.head.cause?.child || Number.isInteger(this.head.cause?.step) ? maybe(`/api${runPath(this.run.id)}/causes`) : null];
-    const [effects, causes] = /** @type {[EffectPage?, Causes?]} */ (await Promise.all(wanted));
+    const [effects, costly, causes] = /** @type {[EffectPage?, Costly?, Causes?]} */ (await Promise.all(wanted));
     if (!this.run.page.isThere()) return;
+    this.costly = costly?.says ?? this.costly ?? "";
+    this.drawMoney();
     for (const one of effects?.effects ?? []) if (one.call_id) this.known.set(one.call_id, one);
     if (this.known.size) this.drawEffects();
     this.drawChain(causes?.chain ?? []);
@@ -98,4 +112,16 @@ export class Verdict {
         step === null ? null : h("li", at ? local(`${runPath(one.run_id)}?step=${step + 1}`, null, place) : h("button.plain.to", { type: "button", onclick: () => this.run.select(step) }, place))];
     }), last?.code ? h("li", badge(words(last.code), "bad")) : null);
   }
+}
+
+/** What the run cost without its child runs, and what they cost; null without any. */
+function insideNode(/** @type {Head} */ head) {
+  const { inside_cost: cost, inside_usage: usage } = head;
+  if (!head.children?.length || !tokensOf(usage)) return null;
+  const shown = (/** @type {any} */ one, n) => money(one) || `${n} tokens`;
+  const isWhole = head.status !== "running";
+  const own = isWhole ? Number(head.cost?.total ?? 0) - Number(cost?.total ?? 0) : head.cost?.total;
+  const ownTokens = (head.usage?.total_tokens ?? 0) - (isWhole ? (usage?.total_tokens ?? 0) : 0);
+  const alone = shown(head.cost?.total === undefined || head.cost.total === null ? null : { ...head.cost, total: own }, tokensOf(ownTokens) || "0");
+  return h("p.quiet.inside", `${alone} without child runs, ${shown(cost, tokensOf(usage))} in ${many(head.children.length, "child run")}`);
 }
