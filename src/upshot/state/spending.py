@@ -43,11 +43,16 @@ def spending_of(activity: Activity) -> str:
     found = [one for at, step in steps if (one := _spender(at, step, cost)) is not None]
     found.sort(key=lambda one: one.amount, reverse=True)
     named, others = found[:_MOST_NAMED], found[_MOST_NAMED:]
-    parts = [f"{_shown(one.amount, cost)} to {one.name} ({_words(one.usage)})" for one in named]
+    parts = [
+        f"{_amount_words(one.amount, cost)} to {one.name} ({_token_words(one.usage)})"
+        for one in named
+    ]
     rest = whole - sum(one.amount for one in named)
     if rest > 0 and parts:
-        parts.append(f"{_shown(rest, cost)} to {count(len(others), 'other')}" if others else "")
-    return f"Of {_shown(whole, cost)}, {', '.join(filter(None, parts))}." if parts else ""
+        parts.append(
+            f"{_amount_words(rest, cost)} to {count(len(others), 'other')}" if others else ""
+        )
+    return f"Of {_amount_words(whole, cost)}, {', '.join(filter(None, parts))}." if parts else ""
 
 
 def _spender(at: int, step: Step, whole: Cost | None) -> _Spender | None:
@@ -63,13 +68,13 @@ def _spender(at: int, step: Step, whole: Cost | None) -> _Spender | None:
     return _Spender(amount, f"step {at + 1}, {what}", used.usage) if amount > 0 else None
 
 
-def _shown(amount: Decimal, whole: Cost | None) -> str:
+def _amount_words(amount: Decimal, whole: Cost | None) -> str:
     if whole is None:
         return count(int(amount), "token")
     return money(Cost(total=amount, currency=whole.currency))
 
 
-def _words(usage: Usage) -> str:
+def _token_words(usage: Usage) -> str:
     """Return tokens in, cached and out, as far as they are known."""
     parts = (
         (usage.input_tokens, "in"),
