@@ -279,8 +279,12 @@ async def test_turns_come_back_oldest_first(journal: Any, tmp_path: Path) -> Non
         await restore_file(files, files.path_of(second), journal)
     assert [one.run_id for one in await journal.runs()] == [live.run_id]
     await journal.remove_runs([live.run_id])
+    lacks = f"run {second} is turn 2 of conversation 'c', and the journal lacks 1 earlier turn of"
+    with pytest.raises(JournalError, match=f"{lacks} it: bring the turns back oldest first"):
+        await restore_file(files, files.path_of(second), journal, in_order=True)
+    assert not await journal.runs()
     for run_id in (first, second):
-        await restore_file(files, files.path_of(run_id), journal)
+        await restore_file(files, files.path_of(run_id), journal, in_order=True)
     found = await journal.conversation("c")
     assert [one.text for one in found.messages] == ["one", "one", "two", "two"]
 

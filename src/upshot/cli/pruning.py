@@ -116,7 +116,7 @@ async def archive_old_runs(
             path = files.path_of(restore)
             if not files.has(path):
                 raise Misuse(f"the archive {place} has no run {restore}: give its whole id")
-            run_id = await restore_file(files, path, log)
+            run_id = await restore_file(files, path, log, in_order=True)
             terminal.answer({"run_id": run_id}, f"{run_id} is in the log again")
             return 0
         before, keep = SYSTEM_CLOCK.now(), dict[str, str]()

@@ -31,13 +31,14 @@ from typing import Any, NamedTuple, NoReturn, Unpack
 from urllib.parse import quote
 
 from upshot.contract.base.structs import Value
+from upshot.contract.base.words import count
 from upshot.contract.conversation import ConversationSummary
 from upshot.contract.effects import EffectEntry, EffectFilters
-from upshot.contract.events import Event, SeedReference
+from upshot.contract.events import Event, RunStarted, SeedReference
 from upshot.contract.message import Message
 from upshot.contract.protocols import Note, RunFilters, RunSummary
 from upshot.errors import JournalError, Misuse, need_of_extra
-from upshot.journal.export_file import read_header
+from upshot.journal.export_file import ExportedEvent, read_header, read_lines
 from upshot.journal.memory_journal import MemoryJournal
 from upshot.journal.memory_lists import started_at_s
 from upshot.journal.memory_log import MemoryLog
@@ -45,7 +46,7 @@ from upshot.journal.retention import unknown_effects
 from upshot.journal.run_counts import FigureQuery, OpenWork, RunFigures
 from upshot.journal.shared import InboxFilters, InboxItem
 from upshot.journal.sql.sql_journal import SqlJournal
-from upshot.state.turns import ConversationState, Lift
+from upshot.state.turns import ConversationState, Lift, turn_of
 
 _FOLDER = "runs"
 _SUFFIX = ".jsonl"
@@ -406,11 +407,21 @@ for _name in (
     setattr(ArchiveJournal, _name, _refuse_change)
 
 
-async def restore_file(files: ArchiveFiles, path: str, journal: Any) -> str:
+async def restore_file(
+    files: ArchiveFiles, path: str, journal: Any, *, in_order: bool = False
+) -> str:
     """Import a file of an archive into a journal; returns the run's id.
 
+    Args:
+        files: The archive.
+        path: The file.
+        journal: The journal.
+        in_order: Whether a turn of a conversation is refused if the journal lacks an earlier one,
+            which could not come back after it.
+
     Raises:
-        JournalError: The file is damaged, or the journal already has the run.
+        JournalError: The file is damaged, the journal already has the run, or lacks an earlier
+            turn.
     """
     with tempfile.TemporaryDirectory(prefix="upshot-archive-") as folder:
         own = os.path.join(folder, os.path.basename(path))
@@ -419,4 +430,26 @@ async def restore_file(files: ArchiveFiles, path: str, journal: Any) -> str:
         # What a store of objects raises depends on its package.
         except Exception as error:
             raise JournalError(f"{path} cannot be read: {error}") from error
+        if in_order:
+            await _check_earlier_turns(own, journal)
         return await journal.import_(own)
+
+
+async def _check_earlier_turns(own: str, journal: Any) -> None:
+    """Raise JournalError if an exported run is a turn after one that the journal lacks."""
+    line = next(iter(read_lines(own)), None)
+    started = line.event if isinstance(line, ExportedEvent) else None
+    turn = turn_of(started.options) if isinstance(started, RunStarted) else None
+    if turn is None or not isinstance(started, RunStarted) or not turn.revision:
+        return
+    conversation = started.request.context_id
+    runs: Sequence[RunSummary] = await journal.runs(context_id=conversation, limit=None)
+    known = max((run.revision for run in runs), default=0)
+    if known < turn.revision:
+        lacks = count(turn.revision - known, "earlier turn")
+        raise JournalError(
+            f"run {started.run_id} is turn {turn.revision + 1} of conversation {conversation!r}, "
+            f"and the journal lacks {lacks} of it: bring the turns back oldest first, or read the "
+            "run in the archive",
+            run_id=started.run_id,
+        )
