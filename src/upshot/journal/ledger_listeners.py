@@ -7,6 +7,7 @@ from typing import Protocol
 
 from upshot.contract.effects import EffectEntry
 from upshot.contract.tool_calls import Settlement
+from upshot.journal.work_listeners import Listeners
 
 
 class LedgerListener(Protocol):
@@ -21,30 +22,18 @@ class LedgerListener(Protocol):
         ...
 
 
-# Replaced, never changed, so that other threads always read a whole tuple.
-_listeners: tuple[LedgerListener, ...] = ()
-
-
-def listen_to_effects(listener: LedgerListener) -> Callable[[], None]:
-    """Notify *listener* from now on; returns a function that ends that."""
-    global _listeners  # noqa: PLW0603  # the one list of a process
-    _listeners = (*_listeners, listener)
-
-    def end() -> None:
-        global _listeners  # noqa: PLW0603
-        _listeners = tuple(known for known in _listeners if known is not listener)
-
-    return end
+_listeners = Listeners[LedgerListener]()
+listen_to_effects: Callable[[LedgerListener], Callable[[], None]] = _listeners.add
 
 
 def effect_listeners() -> tuple[LedgerListener, ...]:
     """Return the listeners."""
-    return _listeners
+    return _listeners.all
 
 
 def notify_settled(entry: EffectEntry, given: Settlement) -> EffectEntry:
     """Notify listeners if *given*, and not an earlier answer, settled *entry*; return *entry*."""
     if entry.settled == given:
-        for listener in _listeners:
+        for listener in _listeners.all:
             listener.settled(entry)
     return entry

@@ -8,7 +8,7 @@ which runs were lost to another process, whether notifications arrive, what the 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import Generic, Protocol, TypeVar
 
 from upshot.contract.tool_calls import ToolOutcome
 
@@ -36,22 +36,30 @@ class WorkListener(Protocol):
         ...
 
 
-# Replaced, never changed, so that other threads always read a whole tuple.
-_listeners: tuple[WorkListener, ...] = ()
+L = TypeVar("L")
 
 
-def listen_to_work(listener: WorkListener) -> Callable[[], None]:
-    """Notify *listener* from now on; returns a function that ends that."""
-    global _listeners  # noqa: PLW0603  # the one list of a process
-    _listeners = (*_listeners, listener)
+class Listeners(Generic[L]):
+    """The listeners of one kind in this process."""
 
-    def end() -> None:
-        global _listeners  # noqa: PLW0603
-        _listeners = tuple(known for known in _listeners if known is not listener)
+    def __init__(self) -> None:
+        # Replaced, never changed, so that other threads always read a whole tuple.
+        self.all: tuple[L, ...] = ()
 
-    return end
+    def add(self, listener: L) -> Callable[[], None]:
+        """Notify *listener* from now on; returns a function that ends that."""
+        self.all = (*self.all, listener)
+
+        def end() -> None:
+            self.all = tuple(known for known in self.all if known is not listener)
+
+        return end
+
+
+_listeners = Listeners[WorkListener]()
+listen_to_work: Callable[[WorkListener], Callable[[], None]] = _listeners.add
 
 
 def work_listeners() -> tuple[WorkListener, ...]:
     """Return the listeners."""
-    return _listeners
+    return _listeners.all
