@@ -16,6 +16,7 @@ from bench.lab import lab
 from bench.lifecycle import lifecycle
 from bench.machine_state import machine_state
 from bench.overview import overview
+from bench.pages import pages
 from bench.parallel import gates, parallel
 from bench.start_up import start_up
 from bench.streaming import streaming
@@ -45,6 +46,7 @@ CASES = {
     "submit": submit,
     "lab": lab,
     "overview": overview,
+    "pages": pages,
 }
 
 

@@ -21,7 +21,7 @@ from upshot.journal.sql.connection import WriteConnection
 from upshot.journal.sql.count_rows import COLUMNS, count_again
 from upshot.journal.sql.sql_journal import SqlJournal
 
-__all__ = ["overview"]
+__all__ = ["fill_runs", "overview"]
 
 RUNS = int(os.environ.get("RUNS", "1000000"))
 DAYS, AGENTS, MODELS, TOOLS, TENANTS, OWNERS = 30, 20, 6, 30, 4, 1000
@@ -96,7 +96,7 @@ def overview() -> None:
 async def _measure(name: str, open_journal: Callable[[], Awaitable[SqlJournal]]) -> None:
     async with aclosing(await open_journal()) as journal:
         began = time.perf_counter()
-        await journal.write(partial(_fill, name))
+        await journal.write(partial(fill_runs, name))
         filled = time.perf_counter()
         await journal.write(count_again)
         counted = time.perf_counter()
@@ -158,7 +158,8 @@ def _queries(journal: SqlJournal) -> Mapping[str, Callable[[], Awaitable[Any]]]:
     }
 
 
-def _fill(name: str, connection: WriteConnection) -> None:
+def fill_runs(name: str, connection: WriteConnection) -> None:
+    """Write the rows of `RUNS` runs of a month, without their logs."""
     connection.execute(_RUNS)
     connection.execute(_INBOX)
     connection.execute(_EFFECTS.format(digest=_DIGESTS[name]))

@@ -83,8 +83,7 @@ async def test_pages_of_the_list_follow_each_other_without_a_gap(read: Any, page
         seen += here
         if not await page.locator("a[rel=next]").count():
             break
-        # At once: between a press and its release, the live list may draw the link anew.
-        await page.eval_on_selector("a[rel=next]", "link => link.click()")
+        await page.locator("a[rel=next]").click()
         await page.wait_for_selector(f"ol.runs > li:first-child:not([data-key='{here[0]}'])")
     assert seen == [run.run_id for run in await app.runs(limit=None)]
 
@@ -96,6 +95,127 @@ async def test_a_new_run_is_in_the_list_without_a_reload(shop: Any, page_of: Any
     _, made = await client.by("oz").post("/api/runs", {"agent": "clerk", "text": "A new thing"})
     await page.wait_for_selector(f"li[data-key='{made['run_id']}'] .badge:text('completed')")
     assert "A new thing" in await page.locator("ol.runs > li").first.inner_text()
+
+
+async def test_the_link_to_the_next_page_and_the_focus_stay_when_a_run_is_added(
+    shop: Any, page_of: Any
+) -> None:
+    _, client = shop
+    page = await page_of(client.url + "/runs")
+    link = page.locator("a[rel=next]")
+    await link.focus()
+    was = await link.get_attribute("href")
+    held = await link.element_handle()
+    _, made = await client.by("oz").post("/api/runs", {"agent": "clerk", "text": "A new thing"})
+    await page.wait_for_selector(f"li[data-key='{made['run_id']}'] .badge:text('completed')")
+    assert await held.evaluate("node => node.isConnected && node === document.activeElement")
+    assert await link.get_attribute("href") != was
+
+
+async def test_a_press_on_a_run_that_changes_before_the_release_opens_it(
+    shop: Any, page_of: Any
+) -> None:
+    app, client = shop
+    _, made = await client.by("oz").post(
+        "/api/runs", {"agent": "clerk", "text": "Refund the night light of order 9, gone."}
+    )
+    page = await page_of(client.url + "/runs")
+    run = page.locator(f"li[data-key='{made['run_id']}']")
+    await run.locator(".badge:text('waits')").wait_for()
+    await run.locator(".request").hover()
+    await page.mouse.down()
+    [item] = (await (await app.run(made["run_id"])).state()).pending
+    answer = {"kind": "approve", "call_id": item.call_id, "digest": item.digest}
+    async with page.expect_response(
+        lambda reply: "/api/runs?" in reply.url or reply.url.endswith("/api/runs")
+    ):
+        await client.by("oz").post(f"/api/runs/{made['run_id']}/answer", {"answers": [answer]})
+    await page.mouse.up()
+    await page.wait_for_url(f"**/runs/{made['run_id']}")
+
+
+@pytest.mark.parametrize("cut", [None, 12], ids=["whole", "beginning"])
+async def test_a_pasted_id_of_a_run_is_found_from_the_top_of_any_page(
+    shop: Any, page_of: Any, cut: int | None
+) -> None:
+    app, client = shop
+    run_id = (await app.runs(limit=None))[-3].run_id
+    page = await page_of(client.url + "/effects")
+    field = page.get_by_role("search", name="Find a run").locator("input")
+    await field.fill(f"  {run_id[:8]} {run_id[8:cut]}\n ".upper())
+    await field.press("Enter")
+    await page.wait_for_url(f"**/runs/{run_id}")
+    await page.goto(client.url + "/runs")
+    await page.get_by_label("Text of request or answer, or a run’s id").fill(f" {run_id[:cut]} ")
+    await page.keyboard.press("Enter")
+    await expect(page.locator("ol.runs > li")).to_have_count(1)
+    assert await page.locator("ol.runs > li").get_attribute("data-key") == run_id
+
+
+async def test_a_text_at_the_top_of_a_page_lists_its_runs(shop: Any, page_of: Any) -> None:
+    app, client = shop
+    page = await page_of(client.url + "/")
+    await page.keyboard.press("/")
+    await page.keyboard.type("oak table")
+    await page.keyboard.press("Enter")
+    await page.wait_for_url("**/runs?text=oak+table")
+    found = await app.runs(text="oak table", limit=None)
+    await expect(page.locator("a.run")).to_have_count(min(100, len(found)))
+
+
+async def test_hits_of_a_search_stay_while_it_goes_on_until_the_user_stops(
+    shop: Any, page_of: Any
+) -> None:
+    app, client = shop
+    page = await page_of("about:blank")
+    asked: list[str] = []
+    is_held, go = asyncio.Event(), asyncio.Event()
+
+    async def as_if_out_of_time(route: Any) -> None:
+        """Pass on the first hit of a reply, as a server does whose time is up."""
+        asked.append(route.request.url)
+        if len(asked) == 3:
+            is_held.set()
+            await go.wait()
+        reply = await route.fetch()
+        found = await reply.json()
+        first = found["runs"][0]
+        found |= {"runs": [first], "next": first["run_id"], "searched": 7}
+        await route.fulfill(response=reply, json={**found, "back_to": first["started_at"]})
+
+    await page.route("**/api/runs?find=*", as_if_out_of_time)
+    await page.goto(client.url + "/runs?find=oak+table+cost")
+    await is_held.wait()
+    hits = page.locator("ol.runs > li")
+    await expect(hits).to_have_count(2)
+    held = await hits.first.element_handle()
+    total = len(await app.runs(limit=None))
+    await expect(page.locator(".search")).to_contain_text(
+        f"2 runs found in 14 of {total} runs that were read, back to"
+    )
+    await page.get_by_role("button", name="Stop").click()
+    go.set()
+    await expect(hits).to_have_count(3)
+    await expect(page.locator("#said")).to_contain_text("3 runs found in 21")
+    assert len(asked) == 3
+    assert await held.evaluate("node => node.isConnected")
+    await page.unroute("**/api/runs?find=*")
+    await page.get_by_role("button", name="Search on").click()
+    await expect(page.locator(".search button")).to_be_hidden()
+    assert await hits.count() > 3
+    assert await held.evaluate("node => node.isConnected")
+    assert page.faults == []
+
+
+async def test_a_run_with_many_tools_is_as_high_as_one_without(shop: Any, page_of: Any) -> None:
+    _, client = shop
+    page = await page_of(client.url + "/runs?text=Where+is+order")
+    tools = page.locator("a.run .tools").first
+    assert await tools.get_attribute("title") == "find_order, track_parcel"
+    assert await tools.inner_text() == "find_order, track_parcel"
+    heights = await page.eval_on_selector_all("a.run", "all => all.map(e => e.offsetHeight)")
+    await page.goto(client.url + "/runs?text=Hello")
+    assert {*heights} == {await page.locator("a.run").first.evaluate("e => e.offsetHeight")}
 
 
 async def test_what_models_wrote_is_no_html_and_every_character_of_it_is_seen(

@@ -209,6 +209,58 @@ async def test_the_arrow_keys_go_from_mark_to_mark_and_enter_opens_its_list(
     assert page.faults == []
 
 
+async def test_names_and_figures_of_the_plots_are_not_cut(days: Any, page_of: Any) -> None:
+    _, client = days
+    for period in ("hour", "day", "week"):
+        page = await page_of(f"{client.url}/?period={period}", viewport=PHONE)
+        await page.locator(".outcomes .plot text").first.wait_for()
+        cut = await page.evaluate(
+            """() => [...document.querySelectorAll(".card")].flatMap((card) => {
+              const box = card.getBoundingClientRect();
+              return [...card.querySelectorAll("text, .what, .delta, .num")].filter((e) => {
+                const inner = e.getBoundingClientRect();
+                return inner.left < box.left || inner.right > box.right || inner.bottom > box.bottom
+                  || (e.scrollWidth ?? 0) > (e.clientWidth ?? 0) + 1 && e.clientWidth;
+              }).map((e) => e.outerHTML);
+            })"""
+        )
+        assert cut == []
+        await page.context.close()
+
+
+async def test_what_waits_for_long_leads_to_the_inbox_of_that_age(days: Any, page_of: Any) -> None:
+    app, client = days
+    page = await page_of(client.url)
+    card = page.get_by_role("region", name="Waiting")
+    journal: Any = await app.open()
+    work = await journal.open_work()
+    shown = {
+        (await one.get_attribute("href"), number_in(await one.locator(".num").inner_text()))
+        for one in await card.locator("a").all()
+    }
+    ages = (0, 300, 3_600, 86_400, 604_800)
+    paths = [f"/inbox?older={age}" if age else "/inbox" for age in ages]
+    assert shown == {*zip(paths, work.waiting, strict=True)}
+    await expect(card).to_contain_text("Unknown effects")
+    failures = page.get_by_role("region", name="Failures")
+    _, found = await client.by("oz").get("/api/overview")
+    for one in found["errors"]:
+        row = failures.locator(f'[data-mark="error {one["code"]}"]')
+        said = {0: "new", one["runs"]: "as before"}.get(one["before"], f"was {one['before']}")
+        await expect(row.locator(".delta")).to_contain_text(said)
+
+
+async def test_a_card_whose_figures_have_not_changed_stays(days: Any, page_of: Any) -> None:
+    _, client = days
+    page = await page_of(client.url)
+    held = await page.get_by_role("region", name="Limits of providers").element_handle()
+    mark = page.locator('[data-mark="status completed"]')
+    before = number_in(await mark.inner_text())
+    await client.by("oz").post("/api/runs", {"agent": "clerk", "text": "A new thing"})
+    await expect(mark).to_contain_text(f"{before + 1}")
+    assert await held.evaluate("node => node.isConnected")
+
+
 async def test_an_ended_run_is_counted_without_a_reload_and_the_focus_stays(
     tmp_path: Path, page_of: Any
 ) -> None:

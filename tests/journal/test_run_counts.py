@@ -249,6 +249,7 @@ async def test_an_effect_is_under_way_until_its_run_is_released_and_unknown_then
 
         async def found(**whose: str) -> tuple[int, int]:
             work = await journal.open_work(**whose)
+            assert work.unknown_ages == (work.unknown,) * len(AGES)
             return work.begun, work.unknown
 
         assert await found() == await found(tenant="acme") == (1, 0)

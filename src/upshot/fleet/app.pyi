@@ -491,7 +491,8 @@ class App:
             tenant: Only runs with this ``tenant`` in their attributes.
             tool: Only runs that called this tool, or wait to.
             model: Only runs that called this model, "provider:name", and have ended or wait.
-            text: Only runs with this text in the listed part of request or answer; case is ignored.
+            text: Only runs with this text in the listed part of request or answer, or at the
+                beginning of the id; case is ignored.
             since: Only runs that started, or were submitted, at this moment or later;
                 timezone-aware.
             until: Only runs that started, or were submitted, before this moment.

@@ -209,6 +209,7 @@ class MemoryLists:
         items = await self.inbox(owner=owner, tenant=tenant)
         entries = await self.effects(user=owner, tenant=tenant)
         now = datetime.now(UTC)
+        unknown = [one for one in entries if one.state == "unknown"]
         asked = [one.pending.asked_at for one in items]
         waited = [timedelta.max if at is None else now - at for at in asked]
         return OpenWork(
@@ -216,7 +217,8 @@ class MemoryLists:
             running=sum(run.status == RUNNING for run in runs),
             waiting=count_ages(waited),
             begun=sum(one.state == "begun" for one in entries),
-            unknown=sum(one.state == "unknown" for one in entries),
+            unknown=len(unknown),
+            unknown_ages=count_ages([now - (one.started_at or now) for one in unknown]),
         )
 
 

@@ -473,6 +473,7 @@ class OpenWork(Value, frozen=True, kw_only=True):
             number counts all.
         begun: How many effects are under way.
         unknown: How many effects may have happened.
+        unknown_ages: How many of those began at least as long ago as each of ``AGES``.
     """
 
     queued: int = 0
@@ -480,6 +481,7 @@ class OpenWork(Value, frozen=True, kw_only=True):
     waiting: tuple[int, ...] = (0,) * len(AGES)
     begun: int = 0
     unknown: int = 0
+    unknown_ages: tuple[int, ...] = (0,) * len(AGES)
 
 
 def count_ages(ages: Sequence[timedelta]) -> tuple[int, ...]:

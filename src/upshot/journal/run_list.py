@@ -101,7 +101,7 @@ class RunQuery(NamedTuple):
             and self.error_code in ("", run.error_code)
             and self._is_owned(run)
             and (not self.tool or self.tool in run.tools)
-            and searched(self.text) in searched(f"{run.request}\n{run.answer}")
+            and self._has_text(run)
             and self._is_in_time(run.started_at)
             and self.currency in ("", currency_of(run.cost))
             and not (self.sort and SORTS[self.sort](run) <= 0)
@@ -117,6 +117,11 @@ class RunQuery(NamedTuple):
             return (run.owner, run.tenant) == (self.owner, self.tenant)
         return self.tenant in ("", run.tenant)
 
+    def _has_text(self, run: RunSummary) -> bool:
+        if searched(self.text) in searched(f"{run.request}\n{run.answer}"):
+            return True
+        return run.run_id.lower().startswith(searched_id(self.text))
+
     def _is_in_time(self, at: datetime | None) -> bool:
         if at is None:
             return self.since is None and self.until is None
@@ -126,6 +131,11 @@ class RunQuery(NamedTuple):
 def searched(text: str) -> str:
     """Normalize *text* for searching: lower case, accents in composed form."""
     return normalize("NFC", text).lower()
+
+
+def searched_id(text: str) -> str:
+    """Return *text* as the beginning of a run's id: one that was pasted may have spaces in it."""
+    return searched("".join(text.split()) or text)
 
 
 def to_lines(tools: Iterable[str]) -> str:

@@ -407,6 +407,8 @@ class JournalContract(LedgerChecks, Suite[Journal]):
         assert await ids(model="a:m-0") == ["run-2", "run-0"], "it gave others for a model"
         assert await ids(model="a:m") == [], "it gave others for the start of a model's name"
         assert await ids(text="äMTER, 1") == ["run-1"], "it gave others for a text"
+        assert await ids(text=" RUN\n-1 ") == ["run-1"], "it gave others for an id with spaces"
+        assert await ids(text="un-1") == [], "it gave runs for the middle of an id"
         assert await ids(text="no such") == [], "it gave runs without the text"
         minute = _START + timedelta(minutes=1)
         assert await ids(since=minute) == ["run-2", "run-1"], "it gave others since a moment"

@@ -17,6 +17,7 @@ from upshot.journal.effects import BEGUN
 from upshot.journal.event_codec import Entry, to_micros
 from upshot.journal.lease_holder import read_holder
 from upshot.journal.run_counts import (
+    AGES,
     FINEST,
     NUMBERS,
     CountedRun,
@@ -47,7 +48,7 @@ from upshot.journal.sql.connection import (
     owned_by,
 )
 from upshot.journal.sql.effect_rows import IS_OPEN
-from upshot.journal.sql.inbox import count_waits
+from upshot.journal.sql.inbox import before_ages, count_waits
 from upshot.state.summary import RUNNING, SummaryChange
 
 _TOOK = tuple(f"took_{bucket}" for bucket in range(BUCKETS))
@@ -116,7 +117,8 @@ _THERE = "SELECT CAST(run_id AS TEXT) FROM runs WHERE"
 _UNENDED = f"""SELECT CAST(status AS TEXT), count(*) FROM runs
     WHERE status IN ('{QUEUED}', '{RUNNING}') AND (last_seq > 0 OR status = '{QUEUED}'){{theirs}}
     GROUP BY status"""
-_EFFECTS = f"""SELECT e.state, {HOLDER}, count(*) FROM effects AS e
+_OLDER = ", ".join(["sum(CASE WHEN e.started_at <= ? THEN 1 ELSE 0 END)"] * len(AGES))
+_EFFECTS = f"""SELECT e.state, {HOLDER}, count(*), {_OLDER} FROM effects AS e
     LEFT JOIN runs ON runs.run_no = e.run_no WHERE {IS_OPEN}{{theirs}}
     GROUP BY e.state, runs.holder"""
 
@@ -303,17 +305,21 @@ def read_open_work(connection: Connection, owner: str, tenant: str) -> OpenWork:
         if value or owner:
             theirs += f" AND coalesce(e.{name}, runs.{name}) = ?"
             values.append(value)
-    begun = unknown = 0
-    for state, text, count in connection.execute(_EFFECTS.format(theirs=theirs), values):
+    begun, unknown, ages = 0, 0, [0] * len(AGES)
+    since = before_ages(connection)
+    counted = connection.execute(_EFFECTS.format(theirs=theirs), [*since, *values])
+    for state, text, count, *older in counted:
         holder = read_holder(text)
         if state == BEGUN and holder is not None and holder.may_work:
             begun += count
         else:
             unknown += count
+            ages = [one + int(more) for one, more in zip(ages, older, strict=True)]
     return OpenWork(
         queued=statuses.get(QUEUED, 0),
         running=statuses.get(RUNNING, 0),
         waiting=count_waits(connection, InboxQuery(owner=owner, tenant=tenant)),
         begun=begun,
         unknown=unknown,
+        unknown_ages=tuple(ages),
     )

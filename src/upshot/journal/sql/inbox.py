@@ -173,10 +173,15 @@ def inbox_size(connection: Connection, wanted: InboxQuery) -> int:
 def count_waits(connection: Connection, wanted: InboxQuery) -> tuple[int, ...]:
     """Return how many items have waited for at least each of ``AGES``."""
     roots, values = _root_condition(wanted)
-    (now,) = connection.execute(f"SELECT {NOW_US}").fetchone()
-    since = [now - int(age.total_seconds() * 1_000_000) for age in AGES]
+    since = before_ages(connection)
     found = connection.execute(_WAITED.format(roots=roots, shown=_SHOWN), [*since, *values])
     return tuple(int(one or 0) for one in found.fetchone())
+
+
+def before_ages(connection: Connection) -> list[int]:
+    """Return the moments that are as long ago as ``AGES``, by the database's clock."""
+    (now,) = connection.execute(f"SELECT {NOW_US}").fetchone()
+    return [now - int(age.total_seconds() * 1_000_000) for age in AGES]
 
 
 def _root_condition(wanted: InboxQuery) -> tuple[str, list[object]]:

@@ -27,6 +27,7 @@ from upshot.journal.run_list import (
     earlier_turn,
     no_such_run,
     searched,
+    searched_id,
     to_lines,
 )
 from upshot.journal.shared import QUEUED
@@ -105,7 +106,8 @@ class Reader:
 _ROWS = f"""SELECT CAST(id AS BIGINT) & {SEQ_MASK}, CAST(epoch AS BIGINT), CAST(kind AS BLOB),
     CAST(time AS BIGINT), coalesce(CAST(body AS BLOB), x''),
     CAST(crc AS BIGINT) FROM events WHERE id > ? AND id <= ? ORDER BY id"""
-_WITH_TEXT = f"instr(lower({COMPOSED}(request || '\n' || answer) {IN_ANY_LANGUAGE}), ?) > 0"
+_WITH_TEXT = f"""(instr(lower({COMPOSED}(request || '\n' || answer) {IN_ANY_LANGUAGE}), ?) > 0
+    OR instr(lower(run_id), ?) = 1)"""
 _NUMBER = "SELECT run_no FROM runs INDEXED BY sqlite_autoindex_runs_1 WHERE run_id = ?"
 _ANY_NUMBER = "SELECT 1 FROM runs INDEXED BY runs_by_id WHERE run_id = ?"
 _END = "SELECT CAST(last_seq AS BIGINT) FROM runs WHERE run_no = ?"
@@ -332,19 +334,19 @@ def _conditions(connection: Connection, wanted: RunQuery) -> Iterator[tuple[Any,
     """Return the conditions for the wanted runs, each with its values."""
     if wanted.status is not None:
         yield _in_status(connection, wanted)
-    for condition, value in (
+    for condition, *values in (
         ("run_id = ?", wanted.run_id),
         ("agent_id = ?", wanted.agent_id),
         ("error_code <> '' AND error_code = ?", wanted.error_code),
         ("instr(tools, ?) > 0", wanted.tool and to_lines([wanted.tool])),
         ("instr(calls, ?) > 0", wanted.model and to_model_part(wanted.model)),
-        (_WITH_TEXT, searched(wanted.text)),
+        (_WITH_TEXT, searched(wanted.text), searched_id(wanted.text)),
         ("cost > 0 AND currency = ?", wanted.currency),
         ("context_id <> '' AND context_id = ?", wanted.context_id),
         ("parent_run_id <> '' AND parent_run_id = ?", wanted.parent_run_id),
     ):
-        if value:
-            yield condition, value
+        if values[0]:
+            yield condition, *values
     yield from owned_by(wanted.owner, wanted.tenant)
     if wanted.prefix:
         # As a range of texts, which lets the index be used.

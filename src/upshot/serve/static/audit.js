@@ -39,13 +39,13 @@ export async function auditPage(page) {
   const found = /** @type {AuditRows} */ (await api("/api/audit" + listQuery(filter)));
   if (!page.isThere()) return;
   const list = h("ul.effects.audit", { "aria-label": "Acts, newest first" });
-  keyed(list, found.rows, (one) => one.no, auditLine);
   const empty = found.rows.length ? null : h("p.empty", found.next ? "Nothing among the 10,000 acts that were looked at." : Object.keys(filter).length ? "Nothing matches." : "Nothing yet.");
   const more = h("nav.paging", { "aria-label": "Pages of the list" },
     before && local("/audit" + listQuery(rest), { class: "button" }, "To the first page"),
     found.next && local("/audit" + listQuery({ ...rest, before: String(found.next) }), { class: "button", rel: "next" }, "Further back"),
     h("a.button", { href: `${BASE}/api/audit/lines${listQuery(rest)}`, download: "audit.jsonl" }, "Save all as JSON Lines"));
   fill(page.main, h("h1", "Audit"), form, chips.childElementCount ? chips : null, list, empty, more);
+  await keyed(list, found.rows, (one) => one.no, auditLine);
   rows(page, () => [...list.querySelectorAll("li")]);
 }
 

@@ -73,7 +73,7 @@ addEventListener("keydown", (event) => {
   if (event.key === "g") chord = Date.now();
   else if (event.key === "?") help();
   else if (event.key === "/") {
-    const field = /** @type {HTMLInputElement} */ (document.querySelector("input[type=search]"));
+    const field = /** @type {HTMLInputElement} */ (document.querySelector("main input[type=search]") ?? document.querySelector("input[type=search]"));
     if (field) {
       event.preventDefault();
       field.focus();

@@ -3,7 +3,7 @@
 /** @import { EffectChecked, EffectLine, EffectPage } from "api" */
 
 import { EFFECTS, ago, badge, effectBadge, fill, h, jsonNode, keyed, moment, say, visible, when, whose } from "./nodes.js";
-import { api, confirmed, go, listQuery, live, local, rows, runPath, shared } from "./site.js";
+import { api, confirmed, go, listQuery, live, local, rows, runPath, shared, to, toNext } from "./site.js";
 
 const STATES = ["unknown", "applied", "none", "begun"];
 const FILTERS = ["state", "tool", "key", "run_id"];
@@ -14,11 +14,10 @@ export async function effectsPage(page) {
   const filter = {};
   for (const name of [...FILTERS, "after"]) if (page.query.get(name)) filter[name] = page.query.get(name);
   const { after, ...rest } = filter;
-  const doubts = h("div.asks", { "aria-label": "Unknown effects", role: "region" });
+  const doubts = h("div.asks.doubts", { "aria-label": "Unknown effects", role: "region" });
   const done = h("ul.effects", { "aria-label": "What was done" });
   const heading = h("h2", { hidden: true }, "What was done");
   const empty = h("p.empty", { hidden: true }, Object.keys(filter).length ? "No effect matches." : "No effects yet.");
-  const more = h("nav.paging", { "aria-label": "Pages of the list" });
   const typed = () => Object.fromEntries([...new FormData(form)].map(([name, value]) => [name, String(value).trim()]));
   const send = () => go("/effects" + listQuery({ ...rest, ...typed() }));
   const form = h("form.filters", { role: "search", "aria-label": "Filter", onsubmit: (event) => {
@@ -30,23 +29,30 @@ export async function effectsPage(page) {
   h("label", h("span", "State"), h("select", { name: "state", onchange: send }, ["", ...STATES].map((one) => h("option", { value: one, selected: (rest.state ?? "") === one }, one || "any")))),
   h("button", "Filter"));
   const chip = rest.run_id && h("div.chips", local("/effects" + listQuery({ ...rest, run_id: "" }), { class: "chip on" }, `run: ${rest.run_id} ×`));
-  const load = async () => {
-    const found = /** @type {EffectPage} */ (await api("/api/effects" + listQuery(filter)));
-    if (!page.isThere()) return;
+  const next = /** @type {HTMLAnchorElement} */ (local("/effects", { class: "button", rel: "next" }, "Next 100"));
+  const more = h("nav.paging", { "aria-label": "Pages of the list" }, after && local("/effects" + listQuery(rest), { class: "button" }, "To the first page"));
+  /** @returns {Promise<EffectPage>} */
+  const read = () => api("/api/effects" + listQuery(filter));
+  const draw = async (/** @type {EffectPage} */ found) => {
     const unknown = found.effects.filter((one) => one.state === "unknown");
     // An effect that the user is about to settle stays unchanged until the next refresh.
     const isBusy = doubts.contains(document.activeElement) && document.activeElement?.matches("input, button");
-    if (!isBusy) keyed(doubts, unknown, (one) => one.id, (one) => doubtNode(one, load));
     const known = found.effects.filter((one) => one.state !== "unknown");
-    keyed(done, known, (one) => one.id, effectLine);
     heading.hidden = !known.length;
     empty.hidden = found.effects.length > 0;
-    fill(more, after && local("/effects" + listQuery(rest), { class: "button" }, "To the first page"),
-      found.next && local("/effects" + listQuery({ ...rest, after: found.next }), { class: "button", rel: "next" }, "Next 100"));
+    toNext(more, next, found.next && to("/effects" + listQuery({ ...rest, after: found.next })));
+    if (!isBusy) await keyed(doubts, unknown, (one) => one.id, (one) => doubtNode(one, load), 5);
+    await keyed(done, known, (one) => one.id, effectLine);
   };
-  await load();
+  const load = async () => {
+    const found = await read();
+    if (page.isThere()) await draw(found);
+  };
+  const found = await read();
   if (!page.isThere()) return;
   fill(page.main, h("h1", "Effects"), form, chip, doubts, heading, done, empty, more);
+  await draw(found);
+  if (!page.isThere()) return;
   rows(page, () => [...doubts.querySelectorAll(".ask"), ...done.querySelectorAll("li")]);
   if (!after) live(page, load);
 }

@@ -48,7 +48,6 @@ export async function reportPage(page, name) {
   } }, "Next 50 cases"));
   offer(first);
   fill(page.main, h("div.line", h("h1", name), h("span.grow"), h("a.button", { href: to(`/api/lab/${encodeURIComponent(name)}/file`), download: `${name}.html` }, "Save as a file")), report, more);
-  performance.mark("drawn");
   rows(page, () => [...report.querySelectorAll("summary")]);
 }
 

@@ -64,34 +64,77 @@ export function fill(node, ...children) {
   return node;
 }
 
-/** Updates the children of a node to match a list, by key; unchanged items keep their node and focus. */
-export function keyed(parent, list, key, draw) {
+/** Resolves when the next frame is painted; at once in a hidden tab, which paints none. */
+export const painted = () => new Promise((done) => {
+  if (document.hidden) setTimeout(done);
+  else requestAnimationFrame(() => setTimeout(done));
+});
+
+// A press ends with its click: a node that is replaced in between is not clicked.
+/** @type {Promise<void> | null} */
+let press = null;
+addEventListener("pointerdown", () => {
+  press ??= new Promise((done) => {
+    const up = () => setTimeout(() => {
+      press = null;
+      done();
+    });
+    for (const name of ["pointerup", "pointercancel", "dragend", "blur"]) addEventListener(name, up, { once: true, capture: true });
+  });
+}, true);
+
+/**
+ * Updates the children of a node, which is in the document, to match a list, by key; unchanged items keep their node and
+ * focus. No node is replaced while a pointer is pressed. The first frame draws *atOnce* nodes, each later one twice as
+ * many, so that a long list does not stall the page: what is off screen is not laid out.
+ * @returns {Promise<boolean>} whether all are drawn; false if a later call draws the list instead
+ */
+export async function keyed(parent, list, key, draw, atOnce = 20) {
+  const turn = {};
+  parent.turn = turn;
+  if (press && parent.firstElementChild) await press;
+  if (parent.turn !== turn) return false;
   const old = new Map();
-  for (const child of parent.children) old.set(child.dataset.key, child);
+  const wanted = new Set(list.map((item) => String(key(item))));
+  for (const child of [...parent.children]) {
+    if (wanted.has(child.dataset.key)) old.set(child.dataset.key, child);
+    else child.remove();
+  }
   let at = parent.firstElementChild;
+  let left = atOnce;
   for (const item of list) {
     const id = String(key(item));
     // Redraw on a new day: dates are shown relative to today.
     const mark = JSON.stringify(item) + new Date().toDateString();
     let node = old.get(id);
-    old.delete(id);
     if (!node || node.drawnFrom !== mark) {
+      if (!left) {
+        atOnce *= 2;
+        left = atOnce;
+        await painted();
+        if (parent.turn !== turn) return false;
+      }
+      left -= 1;
       const made = draw(item);
       made.dataset.key = id;
       made.drawnFrom = mark;
       if (node) {
-        const had = node.contains(document.activeElement);
+        const here = node.contains(document.activeElement) ? /** @type {HTMLElement} */ (document.activeElement) : null;
         if (node === at) at = node.nextElementSibling;
         node.replaceWith(made);
-        if (had) (made.matches("a,[tabindex]") ? made : made.querySelector("a,button"))?.focus();
+        // The same part of it if that has a name, else the item.
+        if (here) (made.querySelector(`[data-mark="${CSS.escape(here.dataset.mark ?? "")}"]`) ?? (made.matches("a,[tabindex]") ? made : made.querySelector("a,button")))?.focus({ preventScroll: true });
       }
       node = made;
     }
     if (node === at) at = at.nextElementSibling;
     else if (node.nextElementSibling !== at || node.parentNode !== parent) parent.insertBefore(node, at);
   }
-  for (const node of old.values()) node.remove();
+  return true;
 }
+
+/** Focuses the part with a name, where there is one. */
+export const focusMark = (/** @type {HTMLElement} */ node, /** @type {string | undefined} */ mark) => mark && /** @type {HTMLElement} */ (node.querySelector(`[data-mark="${CSS.escape(mark)}"]`))?.focus({ preventScroll: true });
 
 let spoken = 0;
 

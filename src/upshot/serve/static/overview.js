@@ -2,7 +2,7 @@
 
 /** @import { ModelLimit, Overview, OverviewAgent, OverviewCalls, OverviewError } from "api" */
 
-import { NUMBER, TONES, fill, h, many, moment, money, plain, took, when, words, zone } from "./nodes.js";
+import { NUMBER, TONES, fill, focusMark, h, keyed, many, moment, money, plain, took, when, words, zone } from "./nodes.js";
 import { api, go, listQuery, live, local, runPath, to } from "./site.js";
 
 const PERIODS = [["hour", "Hour"], ["day", "Day"], ["week", "Week"]];
@@ -21,19 +21,23 @@ export async function overviewPage(page) {
   }
   page.title("Overview");
   const period = page.query.get("period") ?? "day";
-  let drawn = "";
+  const top = h("div.ovtop");
+  const cards = h("div.cards");
   let at = 0;
   let timer = 0;
   const load = async () => {
     at = Date.now();
-    const found = await api("/api/overview" + listQuery({ period }));
-    const text = JSON.stringify(found);
-    if (!page.isThere() || text === drawn) return;
-    drawn = text;
-    draw(page, found);
+    const found = /** @type {Overview} */ (await api("/api/overview" + listQuery({ period })));
+    if (!page.isThere()) return;
+    const mark = /** @type {HTMLElement} */ (document.activeElement)?.dataset?.mark;
+    const isFirst = !top.isConnected;
+    if (isFirst) fill(page.main, top, cards, h("p.quiet.zone", `Times are those of ${zone()}; days are those of UTC. A run counts in the period in which it started, once it has ended or waits. Durations are exact to the width of a bucket.`));
+    // Card by card, one or two a frame: what has not changed stays.
+    const isWhole = (await keyed(top, topParts(found), (one) => one.key, (one) => one.draw(), 2)) && (await keyed(cards, cardParts(found), (one) => one.key, (one) => one.draw(), 2));
+    if (isFirst && isWhole) focusMark(page.main, mark);
   };
   await load();
-  performance.mark("drawn");
+  if (!page.isThere()) return;
   page.closing(() => clearTimeout(timer));
   live(page, async () => {
     clearTimeout(timer);
@@ -43,28 +47,42 @@ export async function overviewPage(page) {
   });
 }
 
+/** The lists of the runs of a period. */
+const runsOf = (/** @type {Overview} */ found) => (given, since = found.since, until = found.until) => "/runs" + listQuery({ ...given, since, until });
+
+/** A part of the page, drawn again once its data have changed. */
+const part = (/** @type {string} */ key, /** @type {any} */ data, /** @type {() => HTMLElement} */ draw) => ({ key, data, draw });
+
 /** @param {Overview} found */
-function draw(page, found) {
-  const mark = /** @type {HTMLElement} */ (document.activeElement)?.dataset?.mark;
-  const runs = (given, since = found.since, until = found.until) => "/runs" + listQuery({ ...given, since, until });
+function topParts(found) {
+  const runs = runsOf(found);
   const all = sum(found.now.statuses);
-  fill(page.main,
-    h("header.ovhead", h("h1", "Overview"), periods(found.period, (name) => "/" + listQuery({ period: name === "day" ? "" : name }))),
-    openWork(found),
-    h("section.card.outcomes", { "aria-labelledby": "ov-outcomes" },
-      h("div.cardhead", h("h2", { id: "ov-outcomes" }, "Runs by outcome"), h("span.quiet", `${many(all, "run")} that started in ${SPAN[found.period]}`, change(all, sum(found.before.statuses)) ?? " and none before")),
-      legend(found, runs), all ? outcomes(found, runs) : h("p.none", "No run that has ended started in this time. ", local("/runs", null, "All runs"))),
-    h("div.cards",
-      card("Failures", "by code, and in the period before", found.errors.length ? errors(found, runs) : h("p.none", "No run failed.")),
-      card("Waiting", "items of the inbox by age", ages(found)),
-      ...costs(found, runs),
-      found.agents.length ? card("Agents", "", agents(found, runs), ".wide") : null,
-      found.models.length ? card("Models", "calls", calls(found.models, (model) => runs({ model }))) : null,
-      found.tools.length ? card("Tools", local("/tools" + listQuery({ period: found.period === "day" ? "" : found.period }), { "data-mark": "all tools" }, "all, with failures and slowest calls"), calls(found.tools, (tool) => runs({ tool }))) : null,
-      found.limits.length ? card("Limits of providers", "as the last replies said, and calls that they refused", limits(found, runs), ".wide") : null,
-      found.workers.length ? card("Workers", "and how many runs each holds", workers(found), ".wide") : null),
-    h("p.quiet.zone", `Times are those of ${zone()}; days are those of UTC. A run counts in the period in which it started, once it has ended or waits. Durations are exact to the width of a bucket.`));
-  if (mark) /** @type {HTMLElement} */ (page.main.querySelector(`[data-mark="${CSS.escape(mark)}"]`))?.focus({ preventScroll: true });
+  const { period, since, until } = found;
+  return [
+    part("head", period, () => h("header.ovhead", h("h1", "Overview"), periods(period, (name) => "/" + listQuery({ period: name === "day" ? "" : name })))),
+    part("open", found.work, () => openWork(found)),
+    part("outcomes", [period, since, until, found.now, found.before, found.parts], () => h("section.card.outcomes", { "aria-labelledby": "ov-outcomes" },
+      h("div.cardhead", h("h2", { id: "ov-outcomes" }, "Runs by outcome"), h("span.quiet", `${many(all, "run")} that started in ${SPAN[period]}`, change(all, sum(found.before.statuses)) ?? " and none before")),
+      legend(found, runs), all ? outcomes(found, runs) : h("p.none", "No run that has ended started in this time. ", local("/runs", null, "All runs")))),
+  ];
+}
+
+/** @param {Overview} found */
+function cardParts(found) {
+  const runs = runsOf(found);
+  const { period, since, until, work } = found;
+  const made = (title, data, about, body, more = "") => part(title, [since, until, data], () => card(title, typeof about === "function" ? about() : about, body(), more));
+  const all = () => local("/tools" + listQuery({ period: period === "day" ? "" : period }), { "data-mark": "all tools" }, "all, with failures and slowest calls");
+  return [
+    made("Failures", found.errors, "by code; the line marks the period before", () => (found.errors.length ? errors(found, runs) : h("p.none", "No run failed."))),
+    made("Waiting", [work.waiting, work.unknown_ages], "by age", () => ages(found)),
+    ...costs(found, runs, made),
+    found.agents.length ? made("Agents", found.agents, "", () => agents(found, runs), ".wide") : null,
+    found.models.length ? made("Models", found.models, "calls", () => calls(found.models, (model) => runs({ model }))) : null,
+    found.tools.length ? made("Tools", [period, found.tools], all, () => calls(found.tools, (tool) => runs({ tool }))) : null,
+    found.limits.length ? made("Limits of providers", found.limits, "as the last replies said, and calls that they refused", () => limits(found, runs), ".wide") : null,
+    found.workers.length ? made("Workers", found.workers, "and how many runs each holds", () => workers(found), ".wide") : null,
+  ].filter((one) => one !== null);
 }
 
 /** Links to each period; *path* gives the address of one. */
@@ -119,6 +137,7 @@ function piece(path, label, mark, ...shapes) {
 /** Draws at the width of the place, again whenever that changes; the arrow keys go from mark to mark. */
 function plot(label, height, paint) {
   const box = h("div.plot", { role: "group", "aria-label": `${label}. The arrow keys go from mark to mark.` });
+  box.style.minHeight = `${height}px`;
   let width = 0;
   new ResizeObserver(([entry]) => {
     const now = Math.floor(entry.contentRect.width);
@@ -193,7 +212,10 @@ function bars(found, label, height, shownTick, pieces) {
           svg("rect", { class: `seg ${one.tone}`, x: x + 0.75, width: wide - 1.5, y: y1 + 0.75, height: Math.max(1, y2 - y1 - 1.5), rx: 2 }));
       });
       const isNamed = (stacks.length - 1 - at) % each === 0;
-      return [drawn, isNamed && svg("text", { class: "tick", x: x + wide / 2, y: height - 5, "text-anchor": "middle", "aria-hidden": "true" }, partName(found, found.parts[at]))];
+      const name = partName(found, found.parts[at]);
+      // A name at the edge stays inside.
+      const middle = Math.min(x + wide / 2, width - 4 * name.length);
+      return [drawn, isNamed && svg("text", { class: "tick", x: middle, y: height - 5, "text-anchor": "middle", "aria-hidden": "true" }, name)];
     });
     return [grid, columns];
   });
@@ -224,13 +246,13 @@ function outcomes(found, runs) {
 }
 
 /** One card for each currency: amounts of two are never added up or drawn on one scale. */
-function costs(found, runs) {
+function costs(found, runs, made) {
   return Object.entries(found.now.costs).filter(([, total]) => Number(total) > 0).map(([currency, total], at, all) => {
     const shown = (value) => money({ total: value, currency });
     const before = Number(found.before.costs[currency] ?? 0);
     const by = found.agents.map((agent) => [agent.agent_id, Number(agent.costs[currency] ?? 0)]).filter(([, cost]) => cost).sort((a, b) => Number(b[1]) - Number(a[1])).slice(0, 6);
-    return card(`Cost in ${currency}`, [h("b", shown(total)), change(Number(total), before)],
-      [bars(found, `Cost in ${currency} over time`, 120, (tick) => (tick ? shown(tick).replace(/\.?0+$/, "") : "0"), (part) => Number(part.costs[currency] ?? 0) > 0 ? [{
+    return made(`Cost in ${currency}`, [total, before, by, found.parts], () => [h("b", shown(total)), change(Number(total), before)],
+      () => [bars(found, `Cost in ${currency} over time`, 120, (tick) => (tick ? shown(tick).replace(/\.?0+$/, "") : "0"), (part) => Number(part.costs[currency] ?? 0) > 0 ? [{
         value: Number(part.costs[currency]),
         tone: "live",
         path: runs({ currency, sort: "cost" }, part.since, endOf(found, part)),
@@ -252,15 +274,21 @@ function lines(rows, tone) {
 
 /** @param {Overview} found */
 function errors(found, runs) {
-  const shown = (/** @type {OverviewError} */ one) => (one.before === 0 ? "new" : one.runs === 0 ? "gone" : one.runs === one.before ? "as before" : `${one.runs > one.before ? "+" : "−"}${NUMBER.format(Math.abs(one.runs - one.before))}`);
-  return lines(found.errors.map((one) => ({ path: runs({ error_code: one.code }), name: words(one.code), value: one.runs, before: one.before, text: NUMBER.format(one.runs), mark: `error ${one.code}`, more: h("span.delta", { title: `${NUMBER.format(one.before)} in the period before` }, shown(one)) })), "bad");
+  const shown = (/** @type {OverviewError} */ one) => (one.before === 0 ? "new" : one.runs === one.before ? "as before" : `${one.runs > one.before ? "▲" : one.runs ? "▼" : "gone,"} was ${NUMBER.format(one.before)}`);
+  return lines(found.errors.map((one) => ({ path: runs({ error_code: one.code }), name: words(one.code), value: one.runs, before: one.before, text: NUMBER.format(one.runs), mark: `error ${one.code}`, more: h(one.runs > one.before ? "span.delta.worse" : "span.delta", { title: `${NUMBER.format(one.before)} in the period before` }, shown(one)) })), "bad");
 }
 
 /** @param {Overview} found */
 function ages(found) {
-  const waiting = found.work.waiting ?? [];
-  const bands = found.ages_s.map((age, at) => ({ n: (waiting[at] ?? 0) - (waiting[at + 1] ?? 0), path: "/inbox" + listQuery({ older: age ? String(age) : "", younger: String(found.ages_s[at + 1] ?? "") }), text: at + 1 < found.ages_s.length ? (age ? `${took(age)} to ${took(found.ages_s[at + 1])}` : `under ${took(found.ages_s[1])}`) : `over ${took(age)}` }));
-  return lines(bands.map((band) => ({ path: band.path, name: band.text, value: band.n, text: NUMBER.format(band.n), mark: `age ${band.text}` })), "wait");
+  const rows = (/** @type {readonly number[] | undefined} */ least, kind, path) => found.ages_s.map((age, at) => {
+    const next = found.ages_s[at + 1];
+    const n = (least?.[at] ?? 0) - (least?.[at + 1] ?? 0);
+    const text = next === undefined ? `over ${took(age)}` : age ? `${took(age)} to ${took(next)}` : `under ${took(next)}`;
+    return { path: path(age, next), name: text, value: n, text: NUMBER.format(n), mark: `${kind} ${text}` };
+  });
+  const { waiting, unknown, unknown_ages } = found.work;
+  return [h("h3", "Items of the inbox"), lines(rows(waiting, "age", (age, next) => "/inbox" + listQuery({ older: age ? String(age) : "", younger: String(next ?? "") })), "wait"),
+    h("h3", "Unknown effects"), unknown ? lines(rows(unknown_ages, "unknown", () => "/effects?state=unknown"), "bad") : h("p.quiet", "None.")];
 }
 
 /** @param {Overview} found */

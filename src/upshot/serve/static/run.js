@@ -29,7 +29,6 @@ export async function runPage(page, id) {
       if (run.drawn || !page.isThere()) return;
       fill(page.main, run.node);
       run.settle();
-      performance.mark("drawn");
       done();
     }, () => {
       // A stream does not report why it was refused.

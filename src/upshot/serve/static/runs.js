@@ -2,14 +2,15 @@
 
 /** @import { DayCost, Note, RunCounts, RunList, RunSummary } from "api" */
 
-import { NUMBER, STATUS_WORDS, TONES, effectBadge, fill, h, keyed, many, money, plain, statusBadge, tokensOf, took, when, whose, words, zone } from "./nodes.js";
+import { NUMBER, STATUS_WORDS, TONES, effectBadge, fill, h, keyed, many, money, painted, plain, say, statusBadge, tokensOf, took, when, whose, words, zone } from "./nodes.js";
 import { Choice } from "./choice.js";
 import { addToDataset } from "./lab.js";
 import { COLUMNS, columnChoice, columnsOf, focusColumn, views } from "./views.js";
-import { api, go, hasBefore, keys, shared, listQuery, live, local, maybe, rows, runPath, to } from "./site.js";
+import { api, go, hasBefore, keys, shared, listQuery, live, local, maybe, rows, runPath, to, toNext } from "./site.js";
 
 const STATUSES = ["running", "queued", "input_required", "completed", "failed", "interrupted", "canceled", "aborted"];
 const SORTS = [["", "newest"], ["cost", "cost"], ["tokens", "tokens"], ["took", "time"], ["effect", "effect"]];
+const PAGE = 100;
 const FILTERS = ["status", "agent", "effect", "error_code", "tool", "model", "conversation", "owner", "tenant", "text", "find", "since", "until", "currency", "sort"];
 
 export async function runsPage(page) {
@@ -26,8 +27,9 @@ export async function runsPage(page) {
   const list = h("ol.runs", { "aria-label": "Runs" });
   const choice = new Choice(list, rest, () => refresh());
   const counts = h("section.counts", { "aria-label": "Counts" });
-  const searched = h("p.quiet", { role: "status" });
-  const more = h("nav.paging", { "aria-label": "Pages of the list" });
+  const newer = before ? h("button", { type: "button", onclick: () => (hasBefore() ? history.back() : go(address({}))) }, hasBefore() ? "Newer" : "To the first page") : null;
+  const next = /** @type {HTMLAnchorElement} */ (local(address({}), { class: "button", rel: "next" }, "Next 100"));
+  const more = h("nav.paging", { "aria-label": "Pages of the list" }, newer);
   // An arrow key changes a closed select: its steps are not pages of the history.
   let isByKey = false;
   const choose = (name, label, options) => h("label", h("span", label),
@@ -40,7 +42,7 @@ export async function runsPage(page) {
     event.preventDefault();
     set(typed());
   } },
-  field("text", "Text of request or answer", "search", ".wide"),
+  field("text", "Text of request or answer, or a run’s id", "search", ".wide"),
   choose("status", "Status", [["", "any"], ...STATUSES.map((one) => [one, words(one)])]),
   choose("agent", "Agent", withCurrent([["", "any"], ...shared.me.agents.map((one) => [one.id, one.id])], rest.agent)),
   choose("effect", "Effect", [["", "any"], ["unknown", "unknown"], ["applied", "applied"], ["none", "none"]]),
@@ -56,32 +58,39 @@ export async function runsPage(page) {
       : h("a.chip.on", { href: to(address({ [name]: "" })), "aria-label": `Without ${words(name)} ${value}` }, `${words(name)}: ${value} ×`)),
     h("span.grow"), choice.toggle,
     shared.me.datasets && !rest.find && h("button.chip", { type: "button", onclick: () => addToDataset("the runs of this list", { filters: Object.fromEntries(active) }) }, "Add to a dataset …"));
-  const draw = (found) => {
-    keyed(list, found.runs.map((run) => ({ ...run, notes: found.notes?.[run.run_id], isAnswered: (found.answered ?? []).includes(run.run_id) })), (run) => run.run_id, (run) => runLine(run, choice));
+  const empty = h("p.empty", { hidden: true }, active.length || rest.sort ? "No run matches." : "No runs yet.");
+  const draw = async (/** @type {RunList} */ found) => {
+    empty.hidden = found.runs.length > 0;
+    // Hits of a search are added below those that are there.
+    if (!rest.find) toNext(more, next, found.next && to(address({ before: found.next })));
+    await keyed(list, found.runs.map((run) => ({ ...run, notes: found.notes?.[run.run_id], isAnswered: (found.answered ?? []).includes(run.run_id) })), (run) => run.run_id, (run) => runLine(run, choice));
     choice.mark();
-    if (!found.runs.length && !list.nextElementSibling?.matches(".empty")) list.after(h("p.empty", active.length || rest.sort ? "No run matches." : "No runs yet."));
-    if (found.runs.length) page.main.querySelector(".empty")?.remove();
-    fill(more, before && h("button", { type: "button", onclick: () => (hasBefore() ? history.back() : go(address({}))) }, hasBefore() ? "Newer" : "To the first page"),
-      found.next && local(address({ before: found.next }), { class: "button", rel: "next" }, rest.find ? "Search older runs" : "Next 100"));
-    if (rest.find) fill(searched, `${many(found.searched ?? 0, "run")} searched`, found.back_to ? [", back to ", when(found.back_to), "; there are older ones."] : ". There are no older ones.");
   };
   /** @returns {Promise<RunList>} */
-  const load = () => api("/api/runs" + listQuery({ ...filter, notes: columns.includes("notes") ? "true" : "" }));
-  const count = async () => drawCounts(counts, rest.find ? {} : await maybe("/api/counts" + listQuery({ ...rest, sort: "" })), rest);
+  const load = (change = {}) => api("/api/runs" + listQuery({ ...filter, notes: columns.includes("notes") ? "true" : "", ...change }));
+  /** @returns {Promise<RunCounts>} */
+  const count = () => maybe("/api/counts" + listQuery({ ...rest, find: "", sort: "" }));
   const refresh = async () => {
-    const [now] = await Promise.all([load(), count()]);
-    if (page.isThere()) draw(now);
+    const [now, counted] = await Promise.all([load(), count()]);
+    if (page.isThere()) await Promise.all([draw(now), drawCounts(counts, counted, rest)]);
   };
-  const [found] = await Promise.all([load(), count()]);
+  const search = rest.find ? new Search(page, load, draw, count) : null;
+  const [found, counted] = search ? [] : await Promise.all([load(), count()]);
   if (!page.isThere()) return;
   const left = rest.sort ? h("p.quiet", "Runs without that figure are left out.", rest.sort === "cost" && !rest.currency ? " Amounts are grouped by currency." : "") : null;
   const heads = h("div.run.heads", { "aria-hidden": "true" }, h("span", "status"), h("span", "request"), h("span.tools", "tools"), h("span.figures", h("span.effect"), h("span.figure.took", "took"), h("span.figure.events", "events"), h("span.figure.tokens", "tokens"), h("span.figure.cost", "cost"), h("span.figure.when", "began")));
   const listing = h("div.listing", heads, list);
   for (const name of COLUMNS) listing.classList.toggle(`without-${name}`, !columns.includes(name));
-  fill(page.main, h("h1.away", "Runs"), counts, chips, form, h("div.shape", columnChoice(columns, (change) => set(change, { replace: true })), views({ ...rest, ...shape })), left, searched, choice.bar, listing, more, h("p.quiet.zone", `Times are those of ${zone()}; days of costs are those of UTC.`));
+  fill(page.main, h("h1.away", "Runs"), counts, chips, form, h("div.shape", columnChoice(columns, (change) => set(change, { replace: true })), views({ ...rest, ...shape })), left, search?.node, choice.bar, listing, empty, more, h("p.quiet.zone", `Times are those of ${zone()}; days of costs are those of UTC.`));
   focusColumn(page.main);
-  draw(found);
-  performance.mark("drawn");
+  if (search) search.turn();
+  else {
+    await drawCounts(counts, counted, rest);
+    // The page first, then its rows: each is one task of the browser.
+    await painted();
+    await draw(found);
+    if (!page.isThere()) return;
+  }
   rows(page, () => [...list.querySelectorAll("a.run")]);
   // A search reads many logs, so it is not repeated by itself.
   if (!before && !rest.find) live(page, refresh);
@@ -118,27 +127,98 @@ function runLine(run, choice) {
     h("span.status", statusBadge(run.status ?? "running", run.isAnswered), run.error_code && run.status !== "input_required" ? h("span.code", words(run.error_code)) : null),
     h("span.asked", h("span.request", run.request || "(no text)"),
       h("span.quiet.sub", h("span", run.agent_id), run.parent_run_id && h("span", "child run"), run.owner && h("span.user", whose(run)), notes.length ? h("span.notes-of", notes) : null)),
-    h("span.tools", (run.tools ?? []).slice(0, 3).map((name) => [h("code", name), " "]), (run.tools ?? []).length > 3 ? h("span.quiet", { title: run.tools.join(", ") }, `+${run.tools.length - 3}`) : null),
+    h("span.tools", run.tools?.length ? { title: run.tools.join(", ") } : null, (run.tools ?? []).map((name, at) => [at ? ", " : "", h("code", name)])),
     h("span.figures", h("span.effect", { title: "effect" }, run.effect && run.effect !== "none" ? effectBadge(run.effect) : null),
-      h("span.figure.took", took(seconds)), h("span.figure.events", run.events ? NUMBER.format(run.events) : ""), h("span.figure.tokens", tokensOf(run.usage) && [tokensOf(run.usage), h("span.unit", " tok")]), h("span.figure.cost", money(run.cost)),
+      h("span.figure.took", took(seconds)), h("span.figure.events", run.events ? NUMBER.format(run.events) : ""), h("span.figure.tokens", tokensOf(run.usage) && [tokensOf(run.usage), h("span.unit", " tok")]), amount(run.cost),
       h("span.figure.when", when(run.started_at)))));
 }
+
+/** A cost with its point below those of other rows. */
+function amount(cost) {
+  const text = money(cost);
+  return h("span.figure.cost", text, h("span", { "aria-hidden": "true", class: `short-by-${5 - (/\.(\d+)/.exec(text)?.[1].length ?? 5)}` }));
+}
+
+/**
+ * Reads the logs of matching runs for a text, request by request: hits are shown as they are found and stay, until a page
+ * of them is found, all runs are read, or the user stops.
+ */
+class Search {
+  /**
+   * @param {any} page
+   * @param {(change: Object<string, string>) => Promise<RunList>} load
+   * @param {(found: RunList) => Promise<void>} draw
+   * @param {() => Promise<RunCounts>} count
+   */
+  constructor(page, load, draw, count) {
+    Object.assign(this, { page, load, draw, count });
+    this.found = /** @type {RunList} */ ({ runs: [], notes: {} });
+    this.read = 0;
+    this.isOn = false;
+    this.bar = /** @type {HTMLProgressElement} */ (h("progress", { "aria-label": "Runs read", value: 0, max: 1 }));
+    this.told = h("span", "Searching …");
+    this.button = h("button", { type: "button", onclick: () => this.turn() }, "Stop");
+    this.node = h("div.search", this.bar, this.told, this.button);
+  }
+
+  /** Stops or continues. */
+  async turn() {
+    this.isOn = !this.isOn;
+    fill(this.button, this.isOn ? "Stop" : "Search on");
+    if (!this.isOn || this.isBusy) return;
+    this.isBusy = true;
+    const most = this.found.runs.length + PAGE;
+    try {
+      this.total ??= sum((await this.count())?.statuses ?? {});
+      do await this.step(most);
+      while (this.isOn && this.page.isThere());
+    } catch (error) {
+      this.isOn = false;
+      fill(this.told, h("span.error", error.message));
+    }
+    this.isBusy = false;
+    fill(this.button, "Search on");
+  }
+
+  async step(most) {
+    const { runs } = this.found;
+    const part = await this.load(this.found.next ? { before: this.found.next } : {});
+    if (!this.page.isThere()) return;
+    this.read += part.searched ?? 0;
+    this.found = { runs: [...runs, ...part.runs], notes: { ...this.found.notes, ...part.notes }, next: part.next };
+    const isWhole = !part.next;
+    if (isWhole || this.found.runs.length >= most) this.isOn = false;
+    this.button.hidden = isWhole;
+    this.bar.hidden = isWhole;
+    this.bar.value = this.total ? Math.min(1, this.read / this.total) : 0;
+    const text = `${many(this.found.runs.length, "run")} found in ${NUMBER.format(this.read)} of ${many(Math.max(this.total, this.read), "run")} that were read`;
+    fill(this.told, text, part.back_to ? [", back to ", when(part.back_to)] : null, ".");
+    if (!this.isOn) say(`${text}.`);
+    // "No run matches" is known at the end.
+    if (this.found.runs.length || isWhole) await this.draw(this.found);
+  }
+}
+
+const sum = (counts) => Object.values(counts).reduce((one, other) => one + other, 0);
 
 /**
  * @param {HTMLElement} node
  * @param {RunCounts} counts
  * @param {Object<string, string>} rest
  */
-function drawCounts(node, counts, rest) {
+async function drawCounts(node, counts, rest) {
   if (!counts) return;
   const errors = Object.entries(counts.errors ?? {}).sort((a, b) => b[1] - a[1]);
   const days = (counts.cost_by_day ?? []).slice(0, 30).reverse();
   const currencies = [...new Set(days.flatMap((day) => Object.keys(day.costs ?? {})))].sort();
-  fill(node,
-    h("div.statuses", Object.entries(counts.statuses ?? {}).filter(([, n]) => n).map(([status, n]) =>
-      h("a", { href: to("/runs" + listQuery({ ...rest, status })), class: `tally ${TONES[status] ?? "plain"}` }, h("b", NUMBER.format(n)), ` ${STATUS_WORDS[status] ? "waiting" : words(status)}`))),
-    errors.length ? h("div.errors", h("h2", "Errors"), errors.slice(0, 8).map(([code, n]) => h("a.tally.bad", { href: to("/runs" + listQuery({ ...rest, error_code: code })) }, h("b", NUMBER.format(n)), ` ${words(code)}`))) : null,
-    currencies.map((currency) => costsByDay(days, currency, currencies.length > 1 ? to("/runs" + listQuery({ ...rest, currency, sort: "cost" })) : "")));
+  const statuses = Object.entries(counts.statuses ?? {}).filter(([, n]) => n);
+  const parts = [
+    { key: "statuses", data: statuses, draw: () => h("div.statuses", statuses.map(([status, n]) =>
+      h("a", { href: to("/runs" + listQuery({ ...rest, status })), class: `tally ${TONES[status] ?? "plain"}`, "data-mark": `status ${status}` }, h("b", NUMBER.format(n)), ` ${STATUS_WORDS[status] ? "waiting" : words(status)}`))) },
+    errors.length ? { key: "errors", data: errors, draw: () => h("div.errors", h("h2", "Errors"), errors.slice(0, 8).map(([code, n]) => h("a.tally.bad", { href: to("/runs" + listQuery({ ...rest, error_code: code })), "data-mark": `error ${code}` }, h("b", NUMBER.format(n)), ` ${words(code)}`))) } : null,
+    ...currencies.map((currency) => ({ key: `days ${currency}`, data: days, draw: () => costsByDay(days, currency, currencies.length > 1 ? to("/runs" + listQuery({ ...rest, currency, sort: "cost" })) : "") ?? h("span", { hidden: true }) })),
+  ].filter((one) => one !== null);
+  await keyed(node, parts, (one) => one.key, (one) => one.draw());
 }
 
 /**

@@ -1,8 +1,8 @@
 // What all pages share: the server, the routes, the header, keys and dialogs.
 
-/** @import { Me, SignedOut } from "api" */
+/** @import { Me, RunList, SignedOut } from "api" */
 
-import { $, fill, h, plain } from "./nodes.js";
+import { $, fill, h, plain, say } from "./nodes.js";
 
 export const BASE = new URL("..", import.meta.url).pathname.replace(/\/$/, "");
 
@@ -191,6 +191,7 @@ export async function show({ isBack = false } = {}) {
       const found = pattern.exec(path);
       if (found) {
         await draw(page, ...found.slice(1).map(decodeURIComponent));
+        if (page.isThere()) performance.mark("drawn");
         return;
       }
     }
@@ -231,6 +232,31 @@ export function trouble(main, error) {
   }
 }
 
+/** Opens the run whose id, or the only one whose beginning of the id, a user has typed or pasted; else lists the runs with that text. */
+async function findRun(/** @type {HTMLInputElement} */ field) {
+  const text = field.value.trim();
+  if (!text) return;
+  const id = text.replace(/\s+/g, "").toLowerCase();
+  try {
+    const { runs } = /** @type {RunList} */ (await api("/api/runs" + listQuery({ text })));
+    const same = runs.filter((one) => one.run_id.toLowerCase().startsWith(id));
+    const found = same.find((one) => one.run_id.toLowerCase() === id) ?? (same.length === 1 ? same[0] : null);
+    field.value = "";
+    field.blur();
+    await go(found ? runPath(found.run_id) : "/runs" + listQuery({ text }));
+  } catch (error) {
+    say(error.message);
+  }
+}
+
+function finder() {
+  const field = /** @type {HTMLInputElement} */ (h("input", { name: "find-run", type: "search", autocomplete: "off", "aria-label": "Find a run by id or by text", placeholder: "Run id or text" }));
+  return h("form.finder", { role: "search", "aria-label": "Find a run", onsubmit: (event) => {
+    event.preventDefault();
+    findRun(field);
+  } }, field);
+}
+
 export function header() {
   const isWorker = shared.me.agents.length > 0;
   fill($("top"),
@@ -245,7 +271,7 @@ export function header() {
       shared.me.lab && local("/lab", { "data-at": "/lab" }, "Lab"),
       isWorker && local("/conversations", { "data-at": "/c" }, "Chat"),
       shared.me.audit && local("/audit", { "data-at": "/audit" }, "Audit")),
-    h("span.grow"),
+    h("span.grow"), finder(),
     h("span", { id: "line", hidden: true, role: "status" }),
     shared.me.sessions ? local("/sessions", { class: "who", title: `${rolesOf().join(", ")}: sessions`, "data-at": "/sessions" }, shared.me.user?.id ?? "")
       : h("span.quiet.who", { title: rolesOf().join(", ") }, shared.me.user?.id ?? ""),
@@ -298,6 +324,15 @@ export const listQuery = (given) => {
   const text = out.toString();
   return text ? `?${text}` : "";
 };
+
+/** Points the link to the next page of a list, which is the same node as long as there is one: it may be about to be pressed. */
+export function toNext(/** @type {HTMLElement} */ nav, /** @type {HTMLAnchorElement} */ link, /** @type {string | null | undefined} */ address) {
+  if (!address) link.remove();
+  else {
+    link.href = address;
+    if (!link.isConnected) nav.append(link);
+  }
+}
 
 /** j and k go through rows. */
 export function rows(page, list) {

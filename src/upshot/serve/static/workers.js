@@ -31,7 +31,6 @@ export async function workersPage(page) {
   await load();
   if (!page.isThere()) return;
   fill(page.main, h("h1", "Workers"), h("p.quiet", "The processes that work on the runs of this journal. Times are those of the journal’s database."), list, empty);
-  performance.mark("drawn");
   rows(page, () => [...list.querySelectorAll("li")]);
   live(page, () => load());
 }
