@@ -219,8 +219,10 @@ async def test_names_and_figures_of_the_plots_are_not_cut(days: Any, page_of: An
               const box = card.getBoundingClientRect();
               return [...card.querySelectorAll("text, .what, .delta, .num")].filter((e) => {
                 const inner = e.getBoundingClientRect();
-                return inner.left < box.left || inner.right > box.right || inner.bottom > box.bottom
-                  || (e.scrollWidth ?? 0) > (e.clientWidth ?? 0) + 1 && e.clientWidth;
+                const isCut = inner.left < box.left || inner.right > box.right
+                  || inner.bottom > box.bottom
+                  || (e.scrollWidth > e.clientWidth + 1 && e.clientWidth);
+                return inner.width && isCut;
               }).map((e) => e.outerHTML);
             })"""
         )
@@ -232,6 +234,7 @@ async def test_what_waits_for_long_leads_to_the_inbox_of_that_age(days: Any, pag
     app, client = days
     page = await page_of(client.url)
     card = page.get_by_role("region", name="Waiting")
+    await card.wait_for()
     journal: Any = await app.open()
     work = await journal.open_work()
     shown = {

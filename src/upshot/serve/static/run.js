@@ -10,12 +10,15 @@ import { addToDataset } from "./lab.js";
 import { partedAt, sides } from "./compare.js";
 import { Notes } from "./notes.js";
 import { callNode, copyAs, partNode } from "./step.js";
-import { CHUNK, Timeline, isLive, within } from "./timeline.js";
+import { Timeline, isLive, within } from "./timeline.js";
 import { copyButton, mediaNode, outputNode, parsed } from "./values.js";
 import { Verdict } from "./verdict.js";
 
-// How long one frame draws; the rest follows in the next, so that a long run does not stall the page.
-const SLICE_MS = 12;
+// How long one frame draws rows, and half as long messages; the rest follows in the next, so that a long run does not
+// stall the page.
+const SLICE_MS = 8;
+// The messages of one section, which is not laid out while it is off screen.
+const CHUNK = 50;
 // How often a page that is open looks for notes and settled effects.
 const LOOK_MS = 4000;
 

@@ -6,8 +6,8 @@ import { effectBadge, fill, h, money, say, tokensOf, took } from "./nodes.js";
 import { runPath, stream } from "./site.js";
 import { stepDetail } from "./step.js";
 
-// The rows of one section, which is not laid out while it is off screen.
-export const CHUNK = 50;
+// The rows of one section, which is not laid out while it is off screen: a frame lays out as few as come into view.
+const CHUNK = 10;
 const TONES = { good: "good", odd: "odd", bad: "bad", plain: "plain" };
 // How far one key, button or notch of the wheel zooms, and the smallest part of a run that is shown.
 const FACTOR = 1.5;
