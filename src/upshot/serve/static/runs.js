@@ -151,10 +151,15 @@ class Search {
    * @param {() => Promise<RunCounts>} count
    */
   constructor(page, load, draw, count) {
-    Object.assign(this, { page, load, draw, count });
-    this.found = /** @type {RunList} */ ({ runs: [], notes: {} });
+    this.page = page;
+    this.load = load;
+    this.draw = draw;
+    this.count = count;
+    this.found = /** @type {RunList} */ ({ runs: [], next: null, notes: {} });
     this.read = 0;
+    this.total = -1;
     this.isOn = false;
+    this.isBusy = false;
     this.bar = /** @type {HTMLProgressElement} */ (h("progress", { "aria-label": "Runs read", value: 0, max: 1 }));
     this.told = h("span", "Searching …");
     this.button = h("button", { type: "button", onclick: () => this.turn() }, "Stop");
@@ -169,7 +174,7 @@ class Search {
     this.isBusy = true;
     const most = this.found.runs.length + PAGE;
     try {
-      this.total ??= sum((await this.count())?.statuses ?? {});
+      if (this.total < 0) this.total = sum((await this.count())?.statuses ?? {});
       do await this.step(most);
       while (this.isOn && this.page.isThere());
     } catch (error) {
@@ -185,7 +190,7 @@ class Search {
     const part = await this.load(this.found.next ? { before: this.found.next } : {});
     if (!this.page.isThere()) return;
     this.read += part.searched ?? 0;
-    this.found = { runs: [...runs, ...part.runs], notes: { ...this.found.notes, ...part.notes }, next: part.next };
+    this.found = { runs: [...runs, ...part.runs], notes: { ...this.found.notes, ...part.notes }, answered: [...(this.found.answered ?? []), ...(part.answered ?? [])], next: part.next };
     const isWhole = !part.next;
     if (isWhole || this.found.runs.length >= most) this.isOn = false;
     this.button.hidden = isWhole;
