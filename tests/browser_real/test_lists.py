@@ -156,6 +156,7 @@ async def test_a_pasted_id_of_a_run_is_found_from_the_top_of_any_page(
 async def test_a_text_at_the_top_of_a_page_lists_its_runs(shop: Any, page_of: Any) -> None:
     app, client = shop
     page = await page_of(client.url + "/")
+    await page.locator("main:not([aria-busy]) h1").wait_for()
     await page.keyboard.press("/")
     await page.keyboard.type("oak table")
     await page.keyboard.press("Enter")
