@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from tests.browser_real.conftest import Views, in_views
+from tests.browser_real.conftest import LAPTOP, PHONE, Views, in_views
 from tests.browser_real.shop import SCENES, fill, make_shop
 from tests.serve.kit import served
 
@@ -48,3 +48,15 @@ async def test_axe_finds_nothing_in_any_page(
             faults += await faults_of(page, views)
         assert faults == []
         assert page.faults == []
+
+
+async def test_a_fault_of_one_view_is_found(page_of: Any, faults_of: Any) -> None:
+    page = await page_of("about:blank")
+    await page.set_content(
+        """<html lang=en><title>A</title><main><h1>Orders</h1>
+        <div style="width: 600px">b</div></main>
+        <style>@media (prefers-color-scheme: dark) { h1 { color: #eee } }</style></html>"""
+    )
+    narrow, contrast = await faults_of(page, [("light", PHONE), ("dark", LAPTOP)])
+    assert "light 360 px: " in narrow and "px too wide" in narrow
+    assert "dark 1360 px: color-contrast: <h1>" in contrast
