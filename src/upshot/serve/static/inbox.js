@@ -129,7 +129,7 @@ class Ask {
     const show = async () => {
       const found = /** @type {EarlierDecisions} */ (await maybe(`/api/inbox/${encodeURIComponent(item.run_id)}/${encodeURIComponent(itemId(item))}/before`));
       const rows = (found?.answered ?? []).map((one) => h("li", one.same ? badge("the same arguments", "plain") : null, " ", answeredText(one), " in ", local(runPath(one.run_id), null, "its run")));
-      fill(list, rows.length ? rows : h("li.quiet", found ? "None: none of the newest runs asked about this tool." : "It no longer waits: it was answered."));
+      fill(list, rows.length ? rows : h("li.quiet", found ? "Nothing: none of the newest runs asked about this tool." : "It no longer waits: it was answered."));
     };
     return h("details.before", { ontoggle: (event) => event.target.open && !list.childElementCount && show() }, h("summary", "Earlier decisions like it"), list);
   }
