@@ -12,9 +12,9 @@ import aiohttp
 import pytest
 from playwright.async_api import expect
 
-from tests.browser_real.conftest import main_thread_of
 from tests.browser_real.shop import TURNS, ShopModel, make_shop
 from tests.browser_real.shop_process import ShopProcess
+from tests.browser_real.tasks import TRACED, longest_task
 from tests.serve.kit import Client, served
 from upshot import App, Budget
 from upshot.contract import TextDelta
@@ -239,11 +239,14 @@ async def test_a_run_of_4000_steps_is_scrolled_without_a_stall(shop: Any, page_o
     app, client, _ = shop
     run = await app.submit("clerk", "Count every shelf.", budget=Budget(max_turns=None))
     await run.result()
-    page = await page_of(f"{client.url}/runs/{run.id}")
+    page = await page_of("about:blank")
+    browser = page.context.browser
+    await browser.start_tracing(page=page, categories=TRACED)
+    await page.goto(f"{client.url}/runs/{run.id}")
     await expect(page.locator("button.row")).to_have_count(STEPS + 1)
+    opening = longest_task(await browser.stop_tracing())
     drawn = await page.evaluate("performance.getEntriesByName('drawn')[0].startTime")
-    busy_s = await main_thread_of(page)
-    before = await busy_s()
+    await browser.start_tracing(page=page, categories=TRACED)
     await page.evaluate(
         """async () => {
           const box = document.querySelector('.pane .scroll');
@@ -253,9 +256,11 @@ async def test_a_run_of_4000_steps_is_scrolled_without_a_stall(shop: Any, page_o
           }
         }"""
     )
-    frame_ms = 1_000 * (await busy_s() - before) / 120
-    print(f"\n{STEPS + 1} rows: first drawn after {drawn:.0f} ms; {frame_ms:.0f} ms a frame")
-    assert frame_ms < 50
+    scrolling = longest_task(await browser.stop_tracing())
+    print(f"\n{STEPS + 1} rows: first drawn after {drawn:.0f} ms; opening {opening}, {scrolling}")
+    # The aim is 50 ms of CPU a task. Busy cores, where caches are cold, need half as much again.
+    assert opening.cpu_ms <= 100
+    assert scrolling.cpu_ms <= 100
 
 
 async def test_a_chat_shows_text_as_it_comes_tools_and_what_it_cost(
