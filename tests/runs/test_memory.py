@@ -121,6 +121,13 @@ async def test_other_scopes_need_no_user(scope: Any) -> None:
         assert await texts(journal, conversation="c", **more) == ["x"]
 
 
+async def test_a_function_that_gives_no_scope_is_told_so() -> None:
+    async with open_journal("memory:") as journal:
+        tools = [memory_tools(lambda _: "")]
+        (error,) = await call(journal, remember("x"), tools=tools)
+        assert "the function for the scope of the memory returned no name" in str(error)
+
+
 def test_an_unknown_scope_is_refused() -> None:
     with pytest.raises(Misuse, match="scope is user, agent, conversation or a function"):
         memory_tools("team")  # pyright: ignore[reportArgumentType]

@@ -146,7 +146,7 @@ class _Memory:
         if callable(scope):
             name = scope(context)
             if not isinstance(name, str) or not name:  # pyright: ignore[reportUnnecessaryIsInstance]  # the caller's own function
-                raise _unusable(f"the scope of the memory is {format_value(name)}, and no name")
+                raise _unusable("the function for the scope of the memory returned no name")
             return encode(["own", name]).decode()
         link = current_run.get()
         if scope == "agent":
