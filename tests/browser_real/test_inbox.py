@@ -72,18 +72,22 @@ async def test_open_pages_show_the_approval_of_another_user(tmp_path: Path, page
         run = await page_of(f"{client.url}/runs/{run_id}", "sam")
         for page in (inbox, run):
             await expect(page.locator(".approvers")).to_contain_text("2 more must approve it")
-        # What the user types stays.
-        await inbox.get_by_role("button", name="Deny").click()
-        await inbox.keyboard.type("Not yet")
+        # What the user types stays, even if another part of the page has the focus since.
+        for page in (inbox, run):
+            await page.get_by_role("button", name="Deny").click()
+            await page.keyboard.type("Not yet")
+        await run.locator(".panes .scroll").last.focus()
         (item,) = await app.inbox()
         given = {"kind": "approve", "call_id": "p", "digest": item.pending.digest}
         await client.by("oz").post(f"/api/runs/{run_id}/answer", {"answers": [given]})
         for page in (inbox, run):
             await expect(page.locator(".approvers")).to_contain_text("1 more must approve it")
             await expect(page.locator(".approvers li")).to_contain_text("oz approved it")
-        await expect(inbox.get_by_label("Reason")).to_have_value("Not yet")
+            await expect(page.get_by_label("Reason")).to_have_value("Not yet")
         await expect(inbox.get_by_label("Reason")).to_be_focused()
+        await run.get_by_role("button", name="Back").click()
         await run.get_by_role("button", name="Approve", exact=True).click()
+        await run.locator(".head .badge:text('completed')").wait_for()
         result = await (await app.run(run_id)).result(60)
         assert result is not None and result.output == "Paid."
         assert inbox.faults == run.faults == []

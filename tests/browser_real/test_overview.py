@@ -215,8 +215,11 @@ async def test_names_and_figures_of_the_plots_are_not_cut(days: Client, page_of:
         await page.locator(".outcomes .plot text").first.wait_for()
         cut = await page.evaluate(
             """() => [...document.querySelectorAll(".card")].flatMap((card) => {
+              // Off screen, a card has the height that it is guessed to have.
+              card.style.contentVisibility = "visible";
               const box = card.getBoundingClientRect();
-              return [...card.querySelectorAll("text, .lines span")].filter((e) => {
+              const parts = card.querySelectorAll("text, .lines span, .what, .delta, .num");
+              return [...parts].filter((e) => {
                 const inner = e.getBoundingClientRect();
                 const isCut = inner.left < box.left || inner.right > box.right
                   || inner.bottom > box.bottom
@@ -253,6 +256,26 @@ async def test_what_waits_for_long_leads_to_the_inbox_of_that_age(
         row = failures.locator(f'[data-mark="error {one["code"]}"]')
         said = {0: "new", one["runs"]: "as before"}.get(one["before"], f"was {one['before']}")
         await expect(row.locator(".delta")).to_contain_text(said)
+
+
+async def test_what_is_unknown_for_long_leads_to_the_effects_of_that_age(
+    tmp_path: Path, page_of: Any
+) -> None:
+    app = make_shop(str(tmp_path / "runs.db"))
+    async with served(app, rate=100_000) as client:
+        await fill(app, 8)
+        _, found = await client.by("oz").get("/api/effects?state=unknown")
+        page = await page_of(client.url)
+        young = page.get_by_role("region", name="Waiting").locator('[data-mark^="unknown under"]')
+        said = number_in(await young.locator(".num").inner_text())
+        assert said == len(found["effects"]) > 0
+        await young.click()
+        await page.wait_for_url("**/effects?state=unknown&younger=300")
+        await expect(page.locator(".doubts > .ask")).to_have_count(said)
+        await page.get_by_role("link", name="Without: began under 5 min ago").click()
+        await page.goto(client.url + "/effects?state=unknown&older=300")
+        await expect(page.get_by_text("No effect matches.")).to_be_visible()
+        assert page.faults == []
 
 
 async def test_a_card_whose_figures_have_not_changed_stays(days: Client, page_of: Any) -> None:

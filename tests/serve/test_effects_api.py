@@ -87,6 +87,10 @@ async def test_filters_and_what_the_call_said(site: Client) -> None:
     assert keys(await listed(sam, f"?after={(await listed(sam))[0]['id']}")) == [SEVEN, ONE]
     unknown, *_ = await listed(sam)
     assert "the bank did not answer" in unknown["said"] and unknown["settleable"]
+    assert keys(await listed(sam, "?state=unknown&younger=300")) == [EIGHT, SEVEN]
+    assert keys(await listed(sam, "?older=300")) == []
+    assert keys(await listed(sam, "?older=0&younger=300")) == [EIGHT, SEVEN, ONE]
+    assert (await sam.get("/api/effects?older=-1"))[0] == 400
     assert (await sam.get("/api/effects?state=odd"))[0] == 400
     assert (await sam.get("/api/effects?colour=red"))[0] == 400
 

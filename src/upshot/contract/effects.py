@@ -202,6 +202,7 @@ class EffectFilters(TypedDict, total=False):
             tenant.
         tenant: Only effects of this tenant.
         since: Only effects that started at this moment or later, timezone-aware.
+        until: Only effects that started before it.
         limit: The maximum number of effects, from 1; None returns all.
         after: Only effects after this one: the id of the last effect of the previous page.
     """
@@ -213,6 +214,7 @@ class EffectFilters(TypedDict, total=False):
     user: str
     tenant: str
     since: datetime | None
+    until: datetime | None
     limit: int | None
     after: str
 

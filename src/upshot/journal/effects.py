@@ -25,7 +25,7 @@ from typing import NamedTuple, Protocol, cast, get_args
 
 import msgspec
 
-from upshot.contract.base.checks import check_whole
+from upshot.contract.base.checks import check_moment, check_whole
 from upshot.contract.base.enums import Effect
 from upshot.contract.base.json_values import clean_text, to_json, without_nul
 from upshot.contract.codec import decode, decoder_of, encode
@@ -142,6 +142,7 @@ class EffectQuery(NamedTuple):
     user: str = ""
     tenant: str = ""
     since: datetime | None = None
+    until: datetime | None = None
     limit: int | None = None
     after: str = ""
 
@@ -150,10 +151,8 @@ class EffectQuery(NamedTuple):
         check_whole("limit", self.limit, least=1, none="all")
         if self.state not in (None, *EFFECT_STATES):
             raise Misuse(f"state is {self.state!r}: give one of {', '.join(EFFECT_STATES)}")
-        if self.since is not None and self.since.utcoffset() is None:
-            raise Misuse(
-                f"since is {self.since!r}: give an aware moment, such as datetime.now(UTC)"
-            )
+        check_moment("since", self.since)
+        check_moment("until", self.until)
 
     @property
     def keys(self) -> tuple[str, str]:
@@ -174,6 +173,7 @@ class EffectQuery(NamedTuple):
             and self.run_id in ("", entry.run_id)
             and self._is_owned(entry)
             and (self.since is None or (entry.started_at and entry.started_at >= self.since))
+            and (self.until is None or (entry.started_at and entry.started_at < self.until))
         )
 
     def _is_key(self, key: str) -> bool:

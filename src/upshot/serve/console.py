@@ -35,7 +35,7 @@ from upshot.journal.shared import needs_shared
 from upshot.journal.watching import DUE
 from upshot.serve import replies
 from upshot.serve.bulk_runs import Bulk, act_on_runs, resume_run
-from upshot.serve.inbox import Inbox
+from upshot.serve.inbox import AgedFilters, Inbox
 from upshot.serve.overview import Period, drain, list_workers, read_overview, read_tools
 from upshot.serve.permissions import Missing, Need, list_filters, may_audit, may_start, may_use_lab
 from upshot.serve.run_details import RunDetails, stored_events, viewed
@@ -98,7 +98,7 @@ class _Periods(msgspec.Struct, forbid_unknown_fields=True):
     period: Period = "day"
 
 
-class _Effects(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+class _Effects(AgedFilters):
     """The filters of the list of effects, as query parameters; see ``App.effects``."""
 
     state: EffectState | None = None
@@ -446,7 +446,7 @@ class _Console:
         return {}
 
     async def effects(self, request: Request, user: User) -> object:
-        given = msgspec.structs.asdict(read_query(request, _Effects))
+        given = read_query(request, _Effects).to_filters()
         found = await self._site.effects_of(user, limit=_PAGE, **given)
         lines = [await self._effect_line(user, entry) for entry in found]
         after = found[-1].id if len(found) == _PAGE else None

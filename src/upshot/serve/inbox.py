@@ -44,15 +44,9 @@ class _Assign(msgspec.Struct, forbid_unknown_fields=True):
     to: str
 
 
-class _Items(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """The filters of the inbox, as query parameters; ages are in seconds."""
+class AgedFilters(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """Query parameters that filter a list by age, in seconds: *older* at least, *younger* less."""
 
-    agent: str = ""
-    tool: str = ""
-    conversation: str = ""
-    run_id: str = ""
-    before: str = ""
-    assignee: str = ""
     older: _Seconds | None = None
     younger: _Seconds | None = None
 
@@ -61,8 +55,20 @@ class _Items(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
         given = msgspec.structs.asdict(self)
         ages, now = {"until": given.pop("older"), "since": given.pop("younger")}, datetime.now(UTC)
         for name, age_s in ages.items():
-            given[name] = None if age_s is None else now - timedelta(seconds=age_s)
+            if age_s is not None:
+                given[name] = now - timedelta(seconds=age_s)
         return given
+
+
+class _Items(AgedFilters):
+    """The filters of the inbox, as query parameters."""
+
+    agent: str = ""
+    tool: str = ""
+    conversation: str = ""
+    run_id: str = ""
+    before: str = ""
+    assignee: str = ""
 
 
 class Inbox:

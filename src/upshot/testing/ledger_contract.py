@@ -361,6 +361,8 @@ class LedgerChecks:
         assert await desk.keys(key="order") == await desk.keys(tool="other") == []
         assert await desk.keys(tool="refund", limit=1) == ["4"]
         assert await desk.keys(since=_START + timedelta(days=1)) == []
+        assert await desk.keys(until=_START) == []
+        assert await desk.keys(until=_START + timedelta(days=1), user="bob") == ["4", "5", "3"]
         for limit in (1, 2, 3):
             assert await _pages(desk, limit) == ["4", "2", "5", "3", "1"]
         for wrong in ({"limit": 0}, {"state": "odd"}, {"after": effect_id("9")}):

@@ -288,6 +288,8 @@ def _conditions(
         yield "coalesce(e.tenant, runs.tenant) = ?", wanted.tenant
     if wanted.since is not None:
         yield "e.started_at >= ?", _micros_of(wanted.since)
+    if wanted.until is not None:
+        yield "e.started_at < ?", _micros_of(wanted.until)
 
 
 def _micros_of(moment: datetime) -> int | None:

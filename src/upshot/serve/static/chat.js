@@ -173,7 +173,7 @@ class ChatTurn {
     }
     for (const row of this.rows.values()) if (row.kind === "tool") parts.push({ key: `r${row.id}`, at: row.seq, row });
     parts.sort((a, b) => a.at - b.at);
-    keyed(this.body, parts, (one) => one.key, (one) => (one.row ? toolCard(one.row, this.id) : h("article.message.assistant", { "aria-label": "Assistant" }, prose(one.text))), Infinity);
+    keyed(this.body, parts, (one) => one.key, (one) => (one.row ? toolCard(one.row, this.id) : h("article.message.assistant", { "aria-label": "Assistant" }, prose(one.text))), { least: Infinity });
     drawPending(this.pending, this.id, this.head.pending ?? [], this.head);
     const { status, error, cost } = this.head;
     fill(this.foot, status === "completed" ? null : [statusBadge(status ?? "queued"), " "], error ? [h(status === "input_required" ? "span.waits" : "span.error", errorText(error)), " "] : null, local(runPath(this.id), null, "run"), ` ${[duration(this.head.took_s), money(cost), tokensOf(this.head.usage) && `${tokensOf(this.head.usage)} tokens`].filter(Boolean).join(", ")}`);

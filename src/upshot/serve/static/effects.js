@@ -2,11 +2,17 @@
 
 /** @import { EffectChecked, EffectLine, EffectPage } from "api" */
 
-import { EFFECTS, ago, badge, effectBadge, fill, h, jsonNode, keyed, moment, say, visible, when, whose } from "./nodes.js";
-import { api, confirmed, go, listQuery, live, local, rows, runPath, shared, to, toNext } from "./site.js";
+import { EFFECTS, ago, badge, effectBadge, fill, h, jsonNode, keyed, moment, say, took, visible, when, whose } from "./nodes.js";
+import { api, chips, confirmed, go, listQuery, live, local, rows, runPath, shared, to, toNext } from "./site.js";
 
 const STATES = ["unknown", "applied", "none", "begun"];
-const FILTERS = ["state", "tool", "key", "run_id"];
+const FILTERS = ["state", "tool", "key", "run_id", "older", "younger"];
+// The filters that no field of the page has, and how it says each.
+const CHIPS = {
+  run_id: (value) => `run: ${value}`,
+  older: (value) => `began over ${took(Number(value))} ago`,
+  younger: (value) => `began under ${took(Number(value))} ago`,
+};
 
 export async function effectsPage(page) {
   page.title("Effects");
@@ -28,7 +34,8 @@ export async function effectsPage(page) {
   h("label", h("span", "Tool"), h("input", { name: "tool", value: rest.tool ?? "" })),
   h("label", h("span", "State"), h("select", { name: "state", onchange: send }, ["", ...STATES].map((one) => h("option", { value: one, selected: (rest.state ?? "") === one }, one || "any")))),
   h("button", "Filter"));
-  const chip = rest.run_id && h("div.chips", local("/effects" + listQuery({ ...rest, run_id: "" }), { class: "chip on" }, `run: ${rest.run_id} ×`));
+  const removable = chips("/effects", rest, CHIPS);
+  const chip = removable.length && h("div.chips", removable);
   const next = /** @type {HTMLAnchorElement} */ (local("/effects", { class: "button", rel: "next" }, "Next 100"));
   const more = h("nav.paging", { "aria-label": "Pages of the list" }, after && local("/effects" + listQuery(rest), { class: "button" }, "To the first page"));
   /** @returns {Promise<EffectPage>} */
@@ -41,7 +48,7 @@ export async function effectsPage(page) {
     heading.hidden = !known.length;
     empty.hidden = found.effects.length > 0;
     toNext(more, next, found.next && to("/effects" + listQuery({ ...rest, after: found.next })));
-    if (!isBusy) await keyed(doubts, unknown, (one) => one.id, (one) => doubtNode(one, load), 5);
+    if (!isBusy) await keyed(doubts, unknown, (one) => one.id, (one) => doubtNode(one, load), { least: 2 });
     await keyed(done, known, (one) => one.id, effectLine);
   };
   const load = async () => {
@@ -50,7 +57,7 @@ export async function effectsPage(page) {
   };
   const found = await read();
   if (!page.isThere()) return;
-  fill(page.main, h("h1", "Effects"), form, chip, doubts, heading, done, empty, more);
+  fill(page.main, h("h1", "Effects"), form, chip || null, doubts, heading, done, empty, more);
   await draw(found);
   if (!page.isThere()) return;
   rows(page, () => [...doubts.querySelectorAll(".ask"), ...done.querySelectorAll("li")]);

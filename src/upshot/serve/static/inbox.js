@@ -8,7 +8,7 @@ import { alikePage, compare, marks } from "./alike.js";
 import { checkNow, fact, kept, mayHave, words } from "./effects.js";
 import { NUMBER, ago, badge, effectBadge, escaped, fill, h, jsonNode, keyed, many, moment, say, took, visible, when, whose } from "./nodes.js";
 import { prose } from "./markdown.js";
-import { api, confirmed, keys, listQuery, live, local, may, maybe, rows, runPath, shared } from "./site.js";
+import { api, chips, confirmed, keys, listQuery, live, local, may, maybe, rows, runPath, shared } from "./site.js";
 
 /** @param {any} decision */
 function decisionText(decision) {
@@ -36,7 +36,8 @@ export function answeredText({ answer, asked, at, seq }) {
  * @param {Head} head
  */
 export function drawPending(node, runId, pending, head) {
-  keyed(node, pending.map((one) => ({ run_id: runId, agent_id: head.agent, pending: one, inPlace: true })), (item) => item.pending.digest || itemId(item), (item) => new Ask([{ ...item, inPlace: true }]).node);
+  const items = pending.map((one) => ({ run_id: runId, agent_id: head.agent, pending: one, inPlace: true }));
+  keyed(node, items, (item) => item.pending.digest || itemId(item), (item) => new Ask([item]).node, { keep: (one, item) => one.ask?.isInUse() && one.ask.refresh([item]) });
 }
 
 const itemId = (/** @type {Item} */ item) => (item.pending.kind === "pending_approval" ? item.pending.call_id : item.pending.id);
@@ -102,16 +103,22 @@ class Ask {
       this.approversNode(), item.inPlace ? null : this.beforeNode(item)];
   }
 
-  /** Shows approvals that other users have given since, and keeps the focus and what was typed. */
+  /** Whether a user is at it, or has typed into it. */
+  isInUse() {
+    return this.node.contains(document.activeElement) || [...this.node.querySelectorAll("input, textarea")].some((/** @type {any} */ one) => one.value !== one.defaultValue);
+  }
+
+  /** Shows approvals that other users have given since, and keeps the focus and what was typed; returns true. */
   refresh(items) {
-    if (this.isDone || this.isBusy) return;
+    if (this.isDone || this.isBusy) return true;
     this.items = items;
     this.pending = items[0].pending;
     const shown = this.approversNode();
     const old = this.node.querySelector(".approvers");
-    if (!shown || !old) return;
+    if (!shown || !old || shown.textContent === old.textContent) return true;
     old.replaceWith(shown);
     say(shown.textContent ?? "");
+    return true;
   }
 
   /** Who has approved a call that several users must approve. */
@@ -461,7 +468,7 @@ export async function inboxPage(page) {
       const items = groups.get(key);
       const same = items && items.map(itemKey).join() === ask.items.map(itemKey).join();
       if (!items) await ask.gone();
-      else if (!same && ask.node.contains(document.activeElement)) ask.refresh(items);
+      else if (!same && ask.isInUse()) ask.refresh(items);
       else if (!same) {
         const made = new Ask(items);
         ask.node.replaceWith(made.node);
@@ -479,7 +486,7 @@ export async function inboxPage(page) {
     const isWhole = !found.next && !filter.before;
     const total = found.total ?? found.items.length;
     const off = isWhole ? total - found.items.length : 0;
-    fill(head, h("h1", "Inbox"), h("span.quiet", total ? [isWhole ? many(total, "item") : `${NUMBER.format(found.items.length)} of ${many(total, "item")}`, isFiltered ? " that match" : "", off > 0 ? `, ${NUMBER.format(off)} put off` : "", total > 1 ? "; the longest wait first" : ""] : ""), Object.entries(filter).filter(([name]) => name !== "before").map(([name, value]) => local("/inbox" + listQuery({ ...filter, before: "", [name]: "" }), { class: "chip on", "aria-label": `Without: ${FILTERS[name](value)}` }, `${FILTERS[name](value)} ×`)), comparisons(found.items, filter, isWhole));
+    fill(head, h("h1", "Inbox"), h("span.quiet", total ? [isWhole ? many(total, "item") : `${NUMBER.format(found.items.length)} of ${many(total, "item")}`, isFiltered ? " that match" : "", off > 0 ? `, ${NUMBER.format(off)} put off` : "", total > 1 ? "; the longest wait first" : ""] : ""), chips("/inbox", filter, FILTERS), comparisons(found.items, filter, isWhole));
     empty.hidden = asks.size > 0;
     fill(empty, isFiltered ? "Nothing that waits matches." : filter.before ? "Nothing more waits." : shared.me.waits ? "Only items that you have hidden wait for you." : "Nothing waits for you.");
     fill(more, filter.before && local("/inbox" + listQuery({ ...filter, before: "" }), { class: "button" }, "To the longest waits"), found.next && local("/inbox" + listQuery({ ...filter, before: found.next }), { class: "button" }, "Next"));

@@ -70,6 +70,9 @@ export const painted = () => new Promise((done) => {
   else requestAnimationFrame(() => setTimeout(done));
 });
 
+// How long a frame draws nodes of a list.
+const PART_MS = 12;
+
 // A press ends with its click: a node that is replaced in between is not clicked.
 /** @type {Promise<void> | null} */
 let press = null;
@@ -85,11 +88,17 @@ addEventListener("pointerdown", () => {
 
 /**
  * Updates the children of a node, which is in the document, to match a list, by key; unchanged items keep their node and
- * focus. No node is replaced while a pointer is pressed. The first frame draws *atOnce* nodes, each later one twice as
- * many, so that a long list does not stall the page: what is off screen is not laid out.
+ * focus. No node is replaced while a pointer is pressed. A frame draws for PART_MS, so that a long list does not stall the
+ * page (what is off screen is not laid out), and at least *least* nodes, as a busy machine passes the time without drawing.
+ * @template T
+ * @param {any} parent
+ * @param {readonly T[]} list
+ * @param {(item: T) => unknown} key
+ * @param {(item: T) => any} draw
+ * @param {{least?: number, keep?: (node: any, item: T) => unknown}} [options] *keep*: whether it has updated a node itself
  * @returns {Promise<boolean>} whether all are drawn; false if a later call draws the list instead
  */
-export async function keyed(parent, list, key, draw, atOnce = 20) {
+export async function keyed(parent, list, key, draw, { least = 20, keep = () => false } = {}) {
   const turn = {};
   parent.turn = turn;
   if (press && parent.firstElementChild) await press;
@@ -101,18 +110,20 @@ export async function keyed(parent, list, key, draw, atOnce = 20) {
     else child.remove();
   }
   let at = parent.firstElementChild;
-  let left = atOnce;
+  let left = least;
+  let until = performance.now() + PART_MS;
   for (const item of list) {
     const id = String(key(item));
     // Redraw on a new day: dates are shown relative to today.
     const mark = JSON.stringify(item) + new Date().toDateString();
     let node = old.get(id);
+    if (node && node.drawnFrom !== mark && keep(node, item)) node.drawnFrom = mark;
     if (!node || node.drawnFrom !== mark) {
-      if (!left) {
-        atOnce *= 2;
-        left = atOnce;
+      if (left <= 0 && performance.now() > until) {
         await painted();
         if (parent.turn !== turn) return false;
+        left = least;
+        until = performance.now() + PART_MS;
       }
       left -= 1;
       const made = draw(item);

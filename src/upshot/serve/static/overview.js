@@ -33,7 +33,7 @@ export async function overviewPage(page) {
     const isFirst = !top.isConnected;
     if (isFirst) fill(page.main, top, cards, h("p.quiet.zone", `Times are those of ${zone()}; days are those of UTC. A run counts in the period in which it started, once it has ended or waits. Durations are exact to the width of a bucket.`));
     // Card by card, one or two a frame: what has not changed stays.
-    const isWhole = (await keyed(top, topParts(found), (one) => one.key, (one) => one.draw(), 2)) && (await keyed(cards, cardParts(found), (one) => one.key, (one) => one.draw(), 2));
+    const isWhole = (await keyed(top, topParts(found), (one) => one.key, (one) => one.draw(), { least: 2 })) && (await keyed(cards, cardParts(found), (one) => one.key, (one) => one.draw(), { least: 2 }));
     if (isFirst && isWhole) focusMark(page.main, mark);
   };
   await load();
@@ -287,8 +287,9 @@ function ages(found) {
     return { path: path(age, next), name: text, value: n, text: NUMBER.format(n), mark: `${kind} ${text}` };
   });
   const { waiting, unknown, unknown_ages } = found.work;
-  return [h("h3", "Items of the inbox"), lines(rows(waiting, "age", (age, next) => "/inbox" + listQuery({ older: age ? String(age) : "", younger: String(next ?? "") })), "wait"),
-    h("h3", "Unknown effects"), unknown ? lines(rows(unknown_ages, "unknown", () => "/effects?state=unknown"), "bad") : h("p.quiet", "None.")];
+  const aged = (path, given = {}) => (age, next) => path + listQuery({ ...given, older: age ? String(age) : "", younger: String(next ?? "") });
+  return [h("h3", "Items of the inbox"), lines(rows(waiting, "age", aged("/inbox")), "wait"),
+    h("h3", "Unknown effects"), unknown ? lines(rows(unknown_ages, "unknown", aged("/effects", { state: "unknown" })), "bad") : h("p.quiet", "None.")];
 }
 
 /** @param {Overview} found */

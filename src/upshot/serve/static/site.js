@@ -325,6 +325,17 @@ export const listQuery = (given) => {
   return text ? `?${text}` : "";
 };
 
+/**
+ * Links that each remove one filter of a list.
+ * @param {string} path
+ * @param {Object<string, string>} filter
+ * @param {Object<string, (value: string) => string>} said how the page says each filter that has such a link
+ */
+export const chips = (path, filter, said) => Object.keys(said).filter((name) => filter[name]).map((name) => {
+  const text = said[name](filter[name]);
+  return local(path + listQuery({ ...filter, before: "", after: "", [name]: "" }), { class: "chip on", "aria-label": `Without: ${text}` }, `${text} ×`);
+});
+
 /** Points the link to the next page of a list, which is the same node as long as there is one: it may be about to be pressed. */
 export function toNext(/** @type {HTMLElement} */ nav, /** @type {HTMLAnchorElement} */ link, /** @type {string | null | undefined} */ address) {
   if (!address) link.remove();

@@ -27,7 +27,7 @@ export async function toolsPage(page) {
     const scale = scaleOf(found.tools);
     const value = SORTS[sort][1];
     empty.hidden = found.tools.length > 0;
-    await keyed(list, [...found.tools].sort((one, other) => value(other) - value(one)).map((one) => ({ ...one, since, until, scale })), (one) => one.name, toolNode, 10);
+    await keyed(list, [...found.tools].sort((one, other) => value(other) - value(one)).map((one) => ({ ...one, since, until, scale })), (one) => one.name, toolNode, { least: 5 });
   };
   const found = await read();
   if (!page.isThere()) return;
