@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +13,51 @@ from playwright.async_api import expect
 from tests.browser_real.conftest import take_picture
 from tests.browser_real.shop import fill, make_shop
 from tests.browser_real.test_overview import fill_days
-from tests.serve.kit import served
+from tests.serve.kit import Client, served
+from upshot.journal.audit import WebSession
 
 PHONE = {"width": 360, "height": 720}
 LAPTOP = {"width": 1280, "height": 760}
 
 needs_folder = pytest.mark.skipif("UPSHOT_PICTURES" not in os.environ, reason="set UPSHOT_PICTURES")
+
+
+async def answer_some(client: Client) -> None:
+    """Have two users answer calls, after a third has looked at their runs."""
+    _, found = await client.by("oz").get("/api/inbox")
+    asked = [one for one in found["items"] if one["pending"]["kind"] == "pending_approval"]
+    for n, one in enumerate(asked[:6]):
+        pending, path = one["pending"], f"/api/runs/{one['run_id']}"
+        await client.by("vic").get(path)
+        answer = {"call_id": pending["call_id"], "digest": pending["digest"]}
+        said = {"kind": "deny", "reason": "Paid twice"} if n % 3 == 2 else {"kind": "approve"}
+        answers = {"answers": [{**answer, **said}]}
+        status, _ = await client.by("sam" if n % 2 else "oz").post(f"{path}/answer", answers)
+        assert status == 200
+
+
+async def sign_in_some(journal: Any) -> None:
+    """Sign in users with browsers."""
+    now = datetime.now(UTC)
+    for n, (user, name, browser) in enumerate(
+        (
+            ("sam", "Sam Ortega", "Firefox 145 on Linux"),
+            ("oz", "Oz Weber", "Chrome 142 on macOS"),
+            ("oz", "Oz Weber", "Safari on iPhone"),
+            ("vic", "Vic Almeida", "Edge 142 on Windows"),
+        )
+    ):
+        session = WebSession(
+            id=f"session-{n}",
+            user=user,
+            name=name,
+            address=f"192.0.2.{17 + n}",
+            browser=browser,
+            started_at=now - timedelta(hours=1 + 2 * n),
+            seen_at=now - timedelta(minutes=1 + 9 * n),
+            until=now + timedelta(hours=10 - n),
+        )
+        await journal.open_session(f"key-{n}", session)
 
 
 @needs_folder
@@ -47,6 +87,10 @@ async def test_each_page_has_its_picture(tmp_path: Path, page_of: Any) -> None:
         await take("runs-phone", client.url + "/runs", "a.run", **phone)
         await take("run-phone", run, "button.row", **phone)
         await take("inbox-phone", client.url + "/inbox", ".ask", **phone, **dark)
+        await answer_some(client)
+        await take("audit", client.url + "/audit", "ul.audit li")
+        await sign_in_some(await app.open())
+        await take("sessions", client.url + "/sessions", "main li")
 
 
 @needs_folder

@@ -18,7 +18,7 @@ import { Verdict } from "./verdict.js";
 // stall the page.
 const SLICE_MS = 8;
 // The messages of one section, which is not laid out while it is off screen.
-const CHUNK = 50;
+const CHUNK = 10;
 // How often a page that is open looks for notes and settled effects.
 const LOOK_MS = 4000;
 
