@@ -36,7 +36,7 @@ export function answeredText({ answer, asked, at, seq }) {
  * @param {Head} head
  */
 export function drawPending(node, runId, pending, head) {
-  const items = pending.map((one) => ({ run_id: runId, agent_id: head.agent, pending: one, inPlace: true }));
+  const items = pending.map((one) => /** @type {Item} */ ({ run_id: runId, agent_id: head.agent, pending: one, inPlace: true }));
   keyed(node, items, (item) => item.pending.digest || itemId(item), (item) => new Ask([item]).node, { keep: (one, item) => one.ask?.isInUse() && one.ask.refresh([item]) });
 }
 
