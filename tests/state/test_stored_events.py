@@ -358,7 +358,8 @@ async def test_a_log_that_is_parked_often_grows_with_each_answer_alike() -> None
         sizes.append(sum([len(encode(event)) async for event in journal.events(live.run_id)]))
     grown = [after - before for before, after in pairwise(sizes[:-1])]
     assert result.success
-    assert max(grown) - min(grown) < 64
+    # Times have more digits on a busy machine. Eleven earlier answers would take a thousand.
+    assert max(grown) - min(grown) < 200
 
 
 async def test_a_fork_reads_the_words_of_strangers_as_its_origin_sent_them() -> None:

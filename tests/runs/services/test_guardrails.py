@@ -401,5 +401,5 @@ async def test_a_check_that_hangs_ends_with_the_run() -> None:
     assert result.error is not None
     # On a busy machine the time may be over before the check begins.
     assert (result.error.code, is_ended) == ("timeout", has_begun)
-    assert result.usage.api_calls == 1
+    assert result.usage.api_calls == len(has_begun)
     assert result.usage.total_tokens

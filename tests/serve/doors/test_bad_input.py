@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 from pathlib import Path
@@ -60,9 +61,8 @@ async def test_a_request_that_the_guard_refuses_gets_an_error_of_the_protocol(
             await cal.ask("POST", path, body, **headers, host="evil.example"),
             await cal.ask("POST", path, body, **headers, origin="https://evil.example"),
         ]
-        for _ in range(4):
-            last = await cal.ask("POST", path, body, **headers)
-        told.append(last)
+        asked = [cal.ask("POST", path, body, **headers) for _ in range(20)]
+        told.append(max(await asyncio.gather(*asked), key=lambda one: one[0]))
     assert [status for status, _ in told] == [421, 403, 429]
     words = ["is not reached as", "are not taken", "wait a little"]
     for (_, said), word in zip(told, words, strict=True):
