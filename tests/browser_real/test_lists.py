@@ -165,6 +165,17 @@ async def test_a_text_at_the_top_of_a_page_lists_its_runs(shop: Any, page_of: An
     await expect(page.locator("a.run")).to_have_count(min(100, len(found)))
 
 
+async def test_a_text_that_no_request_has_is_looked_for_in_arguments_from_there(
+    read: Any, page_of: Any
+) -> None:
+    _, client = read
+    page = await page_of(client.url + "/runs?text=ben@example.com")
+    await page.get_by_role("link", name="Search arguments and outputs too").click()
+    await page.wait_for_url("**/runs?find=ben%40example.com")
+    await page.locator("a.run").first.wait_for()
+    assert page.faults == []
+
+
 async def test_hits_of_a_search_stay_while_it_goes_on_until_the_user_stops(
     shop: Any, page_of: Any
 ) -> None:

@@ -58,7 +58,8 @@ export async function runsPage(page) {
       : h("a.chip.on", { href: to(address({ [name]: "" })), "aria-label": `Without ${words(name)} ${value}` }, `${words(name)}: ${value} ×`)),
     h("span.grow"), choice.toggle,
     shared.me.datasets && !rest.find && h("button.chip", { type: "button", onclick: () => addToDataset("the runs of this list", { filters: Object.fromEntries(active) }) }, "Add to a dataset …"));
-  const empty = h("p.empty", { hidden: true }, active.length || rest.sort ? "No run matches." : "No runs yet.");
+  const empty = h("p.empty", { hidden: true }, active.length || rest.sort ? "No run matches." : "No runs yet.",
+    rest.text && !rest.find && [" ", h("a", { href: to(address({ text: "", find: rest.text })) }, "Search arguments and outputs too")]);
   const draw = async (/** @type {RunList} */ found) => {
     empty.hidden = found.runs.length > 0;
     // Hits of a search are added below those that are there.

@@ -222,7 +222,7 @@ async function signOut() {
 export function trouble(main, error) {
   const isLost = error.status === 0 || error.status === 503;
   fill(main, h("h1", error.status === 401 ? "You are not signed in" : error.status === 404 ? "Not there" : "That did not work"), h("p", error.message),
-    error.status === 401 && !error.signIn ? h("p", "Open the address again that ", h("code", "upshot serve"), " printed.") : null,
+    error.status === 401 && !error.signIn ? h("p", "Open the link that ", h("code", "upshot serve"), " printed. It works once: if it was used, start the server again for another one.") : null,
     // Not by itself: who has just signed out would be signed in again.
     error.signIn ? h("p", h("a.button.primary", { href: `${BASE}${error.signIn}?next=${encodeURIComponent(location.pathname + location.search)}`, rel: "external", target: "_self" }, "Sign in")) : h("p", h("button", { type: "button", onclick: () => show() }, "Try again")));
   if (!(error instanceof Refusal)) console.error(error);
