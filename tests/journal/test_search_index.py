@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import random
+import signal
 import sqlite3
 import unicodedata
 from collections.abc import AsyncGenerator, AsyncIterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from subprocess import PIPE
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
+from tests.processes import start_python
 from upshot import Agent, Request, ScriptedModel, ToolCall, fork, resume, run, tool
 from upshot.contract.events import Event
-from upshot.errors import UpshotError
+from upshot.errors import Misuse, UpshotError
 from upshot.journal import SqliteJournal, open_journal
 from upshot.journal.archive import ArchiveFiles, archive_runs, restore_file
 from upshot.journal.log_text import has_text, normal
@@ -253,18 +256,124 @@ class Watched(SqliteJournal):
         await self.on_read()
 
 
-async def test_a_run_that_is_redacted_while_it_is_indexed_stays_pending(tmp_path: Path) -> None:
+async def test_a_run_that_is_redacted_while_it_is_indexed_is_read_again(tmp_path: Path) -> None:
     journal: Any = await Watched.open(tmp_path / "j.db")
     await journal.make_search_index()
     await add(journal, 1, "Müller")
 
     async def redact() -> None:
+        del journal.on_read
         await journal.redact(conversation="talk-1", by="oz")
 
     journal.on_read = redact
-    assert await journal.index_runs() == 0
-    assert await journal.search_index() == (0, 1)
+    assert await journal.index_runs() == 1
+    assert await journal.search_index() == (1, 0)
+    assert not await journal.candidates("müller")
     await journal.aclose()
+
+
+class Counted(SqliteJournal):
+    """A journal that counts its transactions, and can be one that dies before it erases."""
+
+    count = 0
+    dies = False
+
+    async def write(self, work: Any) -> Any:
+        self.count += 1
+        return await super().write(work)
+
+    async def erase_removed(self) -> None:
+        if not self.dies:
+            await super().erase_removed()
+
+
+@pytest.mark.slow
+async def test_removed_texts_are_erased_in_short_transactions(tmp_path: Path) -> None:
+    path = tmp_path / "j.db"
+    journal: Any = await Counted.open(path)
+    await journal.make_search_index()
+    rng = random.Random(1)
+    for number in range(1, 4):
+        # Nearly all trigrams of a text are its own.
+        await add(journal, number, "".join(map(chr, rng.choices(range(0x4E00, 0x9FFF), k=60_000))))
+        await index_all(journal)
+    await add(journal, 4, RARE)
+    await index_all(journal)
+    journal.dies = True
+    await journal.remove_runs(["run-4"])
+    assert RARE.encode() in stored(path)
+    journal.dies, before = False, journal.count
+    await journal.index_runs()
+    assert journal.count > before + 3
+    # The next one has nothing to do.
+    before = journal.count
+    assert await journal.index_runs() == 0
+    assert journal.count == before
+    await journal.aclose()
+    assert RARE.encode() not in stored(path)
+
+
+INDEXER = """
+import asyncio, os, signal, sys
+from upshot.journal import SqliteJournal
+
+class Killed(SqliteJournal):
+    left = int(sys.argv[2])
+
+    async def write(self, work):
+        def then(connection):
+            result = work(connection)
+            self.left -= 1
+            if not self.left:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return result
+        return await super().write(then)
+
+async def main():
+    journal = await Killed.open(sys.argv[1])
+    print("ready", flush=True)
+    sys.stdin.readline()
+    while await journal.index_runs():
+        pass
+    print(*await journal.search_index(), flush=True)
+    await journal.aclose()
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.slow
+async def test_processes_index_at_once_and_one_is_killed(tmp_path: Path) -> None:
+    path = tmp_path / "j.db"
+    async with open_journal(str(path)) as journal:
+        journal: Any
+        for number in range(70):
+            await add(journal, number, WORDS[number % 3])
+        await journal.make_search_index()
+    processes = [
+        start_python("-c", INDEXER, path, left, stdin=PIPE, stdout=PIPE, text=True)
+        for left in (0, 2)
+    ]
+    for process in processes:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+    for process in processes:
+        assert process.stdin is not None
+        process.stdin.write("\n")
+        process.stdin.flush()
+    said = [process.communicate(timeout=60)[0] for process in processes]
+    assert [process.returncode for process in processes] == [0, -signal.SIGKILL]
+    assert said == ["70 0\n", ""]
+    async with open_journal(str(path)) as journal:
+        await check(journal)
+
+
+async def test_an_sqlite_without_trigrams_is_named(
+    file: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sqlite3, "sqlite_version_info", (3, 33, 0))
+    with pytest.raises(Misuse, match=r"cannot make a search index: use a Python with SQLite 3\.34"):
+        await file.make_search_index()
 
 
 @pytest.mark.slow

@@ -343,9 +343,6 @@ class ServerConnection:
         self.do(INSERT, columns_of((run_no, entry) for entry in entries))
         return True
 
-    def erase_grams(self) -> None:
-        """Do nothing: the server removes dead entries of an index when it vacuums the table."""
-
     def keep_lease(self, holder: str) -> int:
         """See ``WriteConnection.keep_lease``."""
         row = self.execute(

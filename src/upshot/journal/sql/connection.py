@@ -42,6 +42,8 @@ HAS_INDEX = "SELECT count(*) FROM sqlite_master WHERE name = 'run_texts'"
 """Counts 1 if there is a search index."""
 CANDIDATES = "SELECT rowid FROM run_grams WHERE run_grams MATCH grams_of(?)"
 """The numbers of the runs in the search index whose texts have all trigrams of a text."""
+REMAINS = 0
+"""The number of the pending row that says that a file's index has remains of removed texts."""
 NEVER: int = -(1 << 62)
 """The start of a run that has none, so that the index contains every run."""
 _AT_ONCE = 100
@@ -121,10 +123,6 @@ class WriteConnection(Connection, Protocol):
 
     def insert_events(self, run_no: int, entries: Sequence[Entry]) -> bool:
         """Write events of one run and epoch; returns whether the run has that epoch."""
-        ...
-
-    def erase_grams(self) -> None:
-        """Erase what the search index still has of texts that were removed from it."""
         ...
 
 

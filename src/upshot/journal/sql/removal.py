@@ -100,8 +100,6 @@ def remove_runs(
             if archived is None:
                 blank_rows(connection, some)
     if row is not None:
-        if gone:
-            connection.erase_grams()
         drop_effects(connection, ended_before, effects=effects)
         if gone or effects:
             add_row(connection, with_count(row, len(gone)))
@@ -140,7 +138,6 @@ def redact_runs(connection: WriteConnection, conversation: str, row: AuditRow) -
     kept = KeptTurns()
     for run in chosen:
         _rewrite(connection, run.run_id, lambda event: _with_seed_digest(connection, event, kept))
-    connection.erase_grams()
     return tuple(run.run_id for run in chosen)
 
 

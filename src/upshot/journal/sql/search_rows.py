@@ -8,14 +8,19 @@ whichever process or version makes it:
 - An event that is rewritten or removed also removes the texts of its run.
 - A run that is removed leaves nothing.
 
+In a file, a removed text is found no more, but its trigrams stay in the index, with marks beside
+them, until both are merged. So a removal also leaves a pending row, which is no run's, and whoever
+sees that merges the whole index, in short transactions.
+
 The index finds candidates: runs whose texts have all trigrams of what is wanted, and the pending
 ones. Only their logs decide.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, ClassVar, NamedTuple, TypeVar, Unpack
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, ClassVar, NamedTuple, TypeAlias, TypeVar, Unpack
 
 import upshot.journal.sql.queries as stored
 from upshot.contract.events import Event
@@ -27,6 +32,7 @@ from upshot.journal.shared import QUEUED
 from upshot.journal.sql.connection import (
     CANDIDATES,
     HAS_INDEX,
+    REMAINS,
     SEQ_MASK,
     SKIP_LOCKED,
     Connection,
@@ -65,6 +71,13 @@ _STAY = f"UPDATE run_pending SET stamp = {_STAYS} WHERE run_no = ?"
 _DONE = "DELETE FROM run_pending WHERE run_no = ?"
 _OLD = "DELETE FROM run_texts WHERE run_no = ?"
 _NEW = "INSERT INTO run_texts (run_no, body) VALUES (?, ?)"
+_REMAINS = f"SELECT stamp FROM run_pending WHERE run_no = {REMAINS}"
+_ERASED = f"DELETE FROM run_pending WHERE run_no = {REMAINS} AND stamp = ?"
+# Of a file; a server removes dead entries of an index when it vacuums the table.
+_MERGE = "INSERT INTO run_grams (run_grams, rank) VALUES ('merge', ?)"
+_CHANGES = "SELECT total_changes()"
+# About 20 ms of CPU.
+_PAGES = 100
 _IN = f"run_no IN ({CANDIDATES} UNION ALL SELECT run_no FROM run_pending)"
 _SOME = f"SELECT count(*) FROM ({CANDIDATES} LIMIT {_FEW + 1}) AS few"
 
@@ -88,6 +101,10 @@ class _Text(NamedTuple):
     stamp: int
     last_seq: int
     body: str | None
+
+
+# The number, the stamp and the id of a run.
+_Pending: TypeAlias = tuple[int, int, str]
 
 
 class SqlSearch:
@@ -162,21 +179,47 @@ class SqlSearch:
 
         return await self.write(drop)
 
+    async def erase_removed(self) -> None:
+        """Erase what the search index of a file still has of removed texts.
+
+        Several processes may do so at the same time, while others write.
+
+        Raises:
+            JournalError: The journal cannot be read or written.
+        """
+        found = await self.read(
+            lambda connection: (
+                connection.execute(_REMAINS).fetchone() if has_index(connection) else None
+            )
+        )
+        if found is not None:
+            # A negative number starts a merge of the whole index; the others continue it.
+            pages = -_PAGES
+            while await self.write(partial(_merge, pages=pages, stamp=found[0])):
+                pages = _PAGES
+
     async def index_runs(self) -> int:
         """Add some pending runs to the search index; returns how many, 0 if none is left.
+
+        First it erases what a removal that was killed has left.
 
         Several processes may do so at the same time. A run that changes meanwhile stays pending.
 
         Raises:
             JournalError: The journal cannot be read or written.
         """
-        pending = await self.read(
-            lambda connection: (
-                connection.execute(_PENDING, (_AT_ONCE,)).fetchall()
-                if has_index(connection)
-                else []
-            )
-        )
+        await self.erase_removed()
+        before, pending = None, await self.read(_pending)
+        while pending and pending != before:
+            texts = await self._read_texts(pending)
+            if count := await self.write(partial(_store, texts=texts)):
+                return count
+            # Another process may have added these.
+            before, pending = pending, await self.read(_pending)
+        return 0
+
+    async def _read_texts(self, pending: Iterable[_Pending]) -> list[_Text]:
+        """Read the texts of some runs, until they are enough for one transaction."""
         texts, chars = list[_Text](), 0
         for run_no, stamp, run_id in pending:
             # Read after the stamp: a log that changes in between has another one.
@@ -184,7 +227,7 @@ class SqlSearch:
             chars += len(texts[-1].body or "")
             if chars > _CHARS_AT_ONCE:
                 break
-        return await self.write(lambda connection: _store(connection, texts)) if texts else 0
+        return texts
 
     async def _read_text(self, run_no: int, stamp: int, run_id: str) -> _Text:
         texts: dict[str, None] = {}
@@ -209,6 +252,13 @@ def has_index(connection: Connection) -> bool:
     return bool(connection.execute(HAS_INDEX).fetchone()[0])
 
 
+def _pending(connection: Connection) -> list[_Pending]:
+    """Return some runs to add to the index, if there is one."""
+    if not has_index(connection):
+        return []
+    return connection.execute(_PENDING, (_AT_ONCE,)).fetchall()
+
+
 def storable(text: str) -> str:
     """Return *text* as the index has it: without NUL, which ends a text in some databases."""
     return text.replace("\0", "\ufffd")
@@ -222,6 +272,19 @@ def _may_contain(connection: Connection, text: str) -> Iterator[tuple[str, str]]
     (some,) = connection.execute(_SOME, (wanted,)).fetchone()
     # Many are compared with the runs in the order of the list, until a page is full.
     yield f"{'+' if some > _FEW else ''}{_IN}", wanted
+
+
+def _merge(connection: WriteConnection, *, pages: int, stamp: int) -> bool:
+    """Merge some pages, or remove the pending row if none are left; return whether any were."""
+    if not has_index(connection):
+        return False
+    (before,) = connection.execute(_CHANGES).fetchone()
+    connection.execute(_MERGE, (pages,))
+    # The statement itself counts for one.
+    if connection.execute(_CHANGES).fetchone()[0] > before + 1:
+        return True
+    connection.execute(_ERASED, (stamp,))
+    return False
 
 
 def _store(connection: WriteConnection, texts: Sequence[_Text]) -> int:

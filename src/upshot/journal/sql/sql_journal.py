@@ -567,6 +567,7 @@ class SqlJournal(SqlLists, SqlEffects, SqlAudit, SqlSearch):
         row = row_of("redact", user=by, subject=conversation)
         run_ids = await self.write(lambda connection: redact_runs(connection, conversation, row))
         await self.read(lambda connection: self._committed.forget())
+        await self.erase_removed()
         await asyncio.to_thread(self.clear_room, run_ids)
         return run_ids
 
@@ -700,6 +701,7 @@ class SqlJournal(SqlLists, SqlEffects, SqlAudit, SqlSearch):
             for run_id in removed.run_ids:
                 self._holds.pop(run_id, None)
                 self._writer.written.pop(run_id, None)
+            await self.erase_removed()
         return removed
 
     async def health(self) -> JournalHealth:

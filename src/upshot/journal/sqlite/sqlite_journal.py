@@ -17,7 +17,7 @@ from os import PathLike
 from typing import ClassVar, NamedTuple, TypeVar
 
 from upshot.contract.effects import to_digest
-from upshot.errors import JournalError, UpshotError
+from upshot.errors import JournalError, Misuse, UpshotError
 from upshot.journal.event_codec import Entry, gap_error
 from upshot.journal.pieces import Keep, PieceRow, run_of_topic
 from upshot.journal.sql.connection import SEQ_BITS, SEQ_MASK, Connection
@@ -50,6 +50,9 @@ from upshot.journal.sqlite.tables import (
 from upshot.journal.watching import effect_of, run_of
 
 T = TypeVar("T")
+_FTS5 = "SELECT count(*) FROM pragma_module_list WHERE name = 'fts5'"
+# The first with trigrams.
+_LEAST_SQLITE = (3, 34)
 
 
 class SqliteJournal(SqlJournal):
@@ -108,6 +111,16 @@ class SqliteJournal(SqlJournal):
             )
         )
         return cls(name, writer, Reader(FileSource(name, _connect)))
+
+    async def make_search_index(self) -> bool:
+        """See ``SqlSearch.make_search_index``."""
+        (has_fts5,) = await self.read(lambda connection: connection.execute(_FTS5).fetchone())
+        if not has_fts5 or sqlite3.sqlite_version_info < _LEAST_SQLITE:
+            raise Misuse(
+                f"the SQLite {sqlite3.sqlite_version} of this Python cannot make a search index: "
+                "use a Python with SQLite 3.34 or newer, built with FTS5"
+            )
+        return await super().make_search_index()
 
     def clear_room(self, run_ids: Sequence[str]) -> None:
         """See ``SqlJournal.clear_room``."""

@@ -24,7 +24,7 @@ from upshot.journal.event_codec import FORMAT, Entry, checksum
 from upshot.journal.lease_holder import LEASE_S, boot_s, lease_left_s
 from upshot.journal.run_counts import Tallies
 from upshot.journal.run_list import LEAST_TOOK_S, searched
-from upshot.journal.sql.connection import HAS_INDEX, IS_NEW, NEVER, SEQ_BITS
+from upshot.journal.sql.connection import IS_NEW, NEVER, REMAINS, SEQ_BITS
 from upshot.journal.sql.count_rows import ADDED, COLUMNS, TABLE, count_again
 from upshot.journal.sql.health import too_new
 
@@ -337,10 +337,13 @@ _TABLES = (
 )
 
 _RUN_NO = f"{{row}}.id >> {SEQ_BITS}"
+_REMOVED = f"""INSERT INTO run_pending VALUES ({REMAINS}, random())
+            ON CONFLICT (run_no) DO UPDATE SET stamp = excluded.stamp"""
 _CHANGED = f"""BEGIN
         DELETE FROM run_texts WHERE run_no = {_RUN_NO.format(row="OLD")};
         INSERT INTO run_pending VALUES ({_RUN_NO.format(row="OLD")}, random())
             ON CONFLICT (run_no) DO UPDATE SET stamp = excluded.stamp;
+        {_REMOVED};
     END"""
 MAKE_INDEX = (
     # The texts of logs, and the runs whose logs must be read instead.
@@ -348,6 +351,8 @@ MAKE_INDEX = (
     "CREATE TABLE run_pending (run_no INTEGER PRIMARY KEY, stamp INTEGER NOT NULL)",
     """CREATE VIRTUAL TABLE run_grams USING fts5(body, content='run_texts',
         content_rowid='run_no', detail=none, tokenize='trigram case_sensitive 1')""",
+    # With more, a merge could wait for others.
+    "INSERT INTO run_grams (run_grams, rank) VALUES ('usermerge', 2)",
     """CREATE TRIGGER text_added AFTER INSERT ON run_texts BEGIN
         INSERT INTO run_grams (rowid, body) VALUES (NEW.run_no, NEW.body);
     END""",
@@ -361,9 +366,10 @@ MAKE_INDEX = (
     END""",
     f"CREATE TRIGGER event_rewritten AFTER UPDATE ON events {_CHANGED}",
     f"CREATE TRIGGER event_removed AFTER DELETE ON events {_CHANGED}",
-    """CREATE TRIGGER run_removed AFTER DELETE ON runs BEGIN
+    f"""CREATE TRIGGER run_removed AFTER DELETE ON runs BEGIN
         DELETE FROM run_texts WHERE run_no = OLD.run_no;
         DELETE FROM run_pending WHERE run_no = OLD.run_no;
+        {_REMOVED};
     END""",
     "INSERT INTO run_pending SELECT run_no, random() FROM runs",
 )
@@ -375,7 +381,6 @@ DROP_INDEX: tuple[str, ...] = (
     ),
     *(f"DROP TABLE {name}" for name in ("run_grams", "run_texts", "run_pending")),
 )
-_ERASE = "INSERT INTO run_grams (run_grams) VALUES ('optimize')"
 
 
 # How long to wait for a turn. A suspended holder, or a fork that keeps its descriptor, must not
@@ -492,12 +497,6 @@ class Database(sqlite3.Connection):
             for entry in entries
         ]
         return self.executemany(_INSERT, rows).rowcount == len(rows)
-
-    def erase_grams(self) -> None:
-        """See ``WriteConnection.erase_grams``."""
-        # A removed text leaves marks beside its trigrams, until both are merged.
-        if self.execute(HAS_INDEX).fetchone()[0]:
-            self.execute(_ERASE)
 
     def check_place(self) -> None:
         """Raise JournalError if the last commit went to a file that no later process will find."""
