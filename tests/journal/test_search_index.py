@@ -7,6 +7,7 @@ import signal
 import sqlite3
 import unicodedata
 from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from subprocess import PIPE
@@ -374,6 +375,28 @@ async def test_an_sqlite_without_trigrams_is_named(
     monkeypatch.setattr(sqlite3, "sqlite_version_info", (3, 33, 0))
     with pytest.raises(Misuse, match=r"cannot make a search index: use a Python with SQLite 3\.34"):
         await file.make_search_index()
+
+
+async def test_a_log_with_a_damaged_end_is_left_to_be_read(tmp_path: Path) -> None:
+    path = tmp_path / "j.db"
+    async with open_journal(str(path)) as journal:
+        await add(journal, 1, "Müller")
+    with closing(sqlite3.connect(path)) as other, other:
+        other.execute("UPDATE events SET crc = crc + 1 WHERE id = (SELECT max(id) FROM events)")
+    async with open_journal(str(path)) as journal:
+        await journal.make_search_index()
+        assert await journal.index_runs() == 1
+        assert await journal.search_index() == (0, 0)
+        assert await found(journal, "Müller", index=True) == ["run-1"]
+
+
+@pytest.mark.parametrize("depth", [985, 5_000])
+async def test_a_text_of_deeply_nested_json_is_found_as_a_text(file: Any, depth: int) -> None:
+    word = "[" * depth + "]" * depth
+    await file.make_search_index()
+    await add(file, 1, word)
+    assert await file.index_runs() == 1
+    assert await found(file, word[:-1], index=True) == ["run-1"]
 
 
 @pytest.mark.slow

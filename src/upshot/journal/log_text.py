@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import cast
 
 import msgspec
@@ -43,24 +44,22 @@ def _body_of(event: Event) -> str:
 
 def _texts(value: object) -> Iterator[str]:
     """Yield the texts and numbers in JSON, but no names of fields."""
-    match value:
-        case str():
-            yield value
-            if value[:1] in ("{", "["):
-                try:
-                    inner: object = msgspec.json.decode(value)
-                except msgspec.DecodeError:
-                    return
-                yield from _texts(inner)
-        case dict():
-            for name, one in cast("dict[str, object]", value).items():
+    left = [value]
+    while left:
+        match left.pop():
+            case str() as text:
+                yield text
+                if text[:1] in ("{", "["):
+                    # What is no JSON, or nested too deeply to be read, is a text only.
+                    with suppress(msgspec.DecodeError, RecursionError):
+                        left.append(msgspec.json.decode(text))
+            case dict() as fields:
                 # The kind of a value says nothing that a person wrote.
-                if name != "kind":
-                    yield from _texts(one)
-        case list():
-            for one in cast("list[object]", value):
-                yield from _texts(one)
-        case int() | float() if not isinstance(value, bool):
-            yield str(value)
-        case _:
-            return
+                named = cast("dict[str, object]", fields).items()
+                left.extend(one for name, one in named if name != "kind")
+            case list() as values:
+                left.extend(cast("list[object]", values))
+            case int() | float() as number if not isinstance(number, bool):
+                yield str(number)
+            case _:
+                pass

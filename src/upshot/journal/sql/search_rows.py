@@ -293,10 +293,12 @@ def _store(connection: WriteConnection, texts: Sequence[_Text]) -> int:
     for run_no, stamp, last_seq, body in texts:
         if connection.execute(_SAME, (run_no, stamp)).fetchone() is None:
             continue
-        if body is None:
+        (stored_seq,) = connection.execute(_LAST, keys_of(run_no)).fetchone()
+        # Fewer were read than are stored: the end of the log is damaged.
+        if body is None or last_seq < stored_seq:
             connection.execute(_OLD, (run_no,))
             connection.execute(_STAY, (run_no,))
-        elif connection.execute(_LAST, keys_of(run_no)).fetchone()[0] == last_seq:
+        elif last_seq == stored_seq:
             connection.execute(_OLD, (run_no,))
             connection.execute(_NEW, (run_no, body))
             connection.execute(_DONE, (run_no,))
