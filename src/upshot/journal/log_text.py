@@ -46,20 +46,21 @@ def _texts(value: object) -> Iterator[str]:
     """Yield the texts and numbers in JSON, but no names of fields."""
     left = [value]
     while left:
-        match left.pop():
-            case str() as text:
-                yield text
-                if text[:1] in ("{", "["):
+        value = left.pop()
+        match value:
+            case str():
+                yield value
+                if value[:1] in ("{", "["):
                     # What is no JSON, or nested too deeply to be read, is a text only.
                     with suppress(msgspec.DecodeError, RecursionError):
-                        left.append(msgspec.json.decode(text))
-            case dict() as fields:
+                        left.append(msgspec.json.decode(value))
+            case dict():
                 # The kind of a value says nothing that a person wrote.
-                named = cast("dict[str, object]", fields).items()
+                named = cast("dict[str, object]", value).items()
                 left.extend(one for name, one in named if name != "kind")
-            case list() as values:
-                left.extend(cast("list[object]", values))
-            case int() | float() as number if not isinstance(number, bool):
-                yield str(number)
+            case list():
+                left.extend(cast("list[object]", value))
+            case int() | float() if not isinstance(value, bool):
+                yield str(value)
             case _:
                 pass
