@@ -30,7 +30,11 @@ async def answer_some(client: Client) -> None:
         pending, path = one["pending"], f"/api/runs/{one['run_id']}"
         await client.by("vic").get(path)
         answer = {"call_id": pending["call_id"], "digest": pending["digest"]}
-        said = {"kind": "deny", "reason": "Paid twice"} if n % 3 == 2 else {"kind": "approve"}
+        said = (
+            {"kind": "deny", "reason": "Ask the customer first"}
+            if n % 3 == 2
+            else {"kind": "approve"}
+        )
         answers = {"answers": [{**answer, **said}]}
         status, _ = await client.by("sam" if n % 2 else "oz").post(f"{path}/answer", answers)
         assert status == 200
