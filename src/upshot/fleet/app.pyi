@@ -378,6 +378,7 @@ class App:
         state: EffectState | None = ...,
         tenant: str = ...,
         tool: str = ...,
+        until: datetime | None = ...,
         user: str = ...,
     ) -> Sequence[EffectEntry]:
         """Return the effects that match, the unknown ones first; see ``EffectFilters``.
