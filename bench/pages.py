@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import signal
 import statistics
 import subprocess
 import sys
@@ -83,7 +82,8 @@ def pages() -> None:
             print(f"the pages of the console beside {RUNS:,} runs", flush=True)
             subprocess.run([BROWSER, "-m", "bench.pages", "open", url, run], check=True)
         finally:
-            served.send_signal(signal.SIGINT)
+            # Its journal goes with the folder.
+            served.kill()
             served.wait()
 
 
