@@ -363,10 +363,15 @@ class OwnerSignIn:
             if "text/html" in request.headers.get("accept", ""):
                 return self._refused_page(request)
             raise NoUser(_NOT_THE_LINK)
-        self._token = ""
-        if self._app is not None:
-            set_actor(Actor(OWNER.id, "", "link", "", address_of(request)))
-            await add_act(await self._app.open(), "sign_in")
+        token, self._token = self._token, ""
+        try:
+            if self._app is not None:
+                set_actor(Actor(OWNER.id, "", "link", "", address_of(request)))
+                await add_act(await self._app.open(), "sign_in")
+        except BaseException:
+            # Nobody is signed in, so the link is still good.
+            self._token = token
+            raise
         until = str(int(time.time()) + _LIFE_S)
         response = RedirectResponse(request.scope.get("root_path", "") + "/", 303)
         response.set_cookie(

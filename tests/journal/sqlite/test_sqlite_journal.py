@@ -5,6 +5,7 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -437,3 +438,16 @@ class Holders(RuleBasedStateMachine):
 
 TestHolders = Holders.TestCase
 TestHolders.settings = examples(15, stateful_step_count=15)
+
+
+async def test_a_job_for_which_the_disk_has_no_room_is_told_so(tmp_path: Path) -> None:
+    def fill(connection: Any) -> None:
+        (count,) = connection.execute("PRAGMA page_count").fetchone()
+        connection.execute(f"PRAGMA max_page_count = {count + 2}")
+        connection.execute("CREATE TABLE large (body BLOB)")
+        connection.execute("INSERT INTO large VALUES (zeroblob(1000000))")
+
+    async with open_journal(str(tmp_path / "j.db")) as journal:
+        assert isinstance(journal, SqliteJournal)
+        with pytest.raises(JournalError, match="cannot be written: database or disk is full"):
+            await journal.write(fill)

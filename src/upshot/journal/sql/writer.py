@@ -161,7 +161,11 @@ class Batch(ABC):
         # The promise kept: an error in one job fails its caller and not the other runs.
         except Exception as error:
             result, failure = None, error
-            self._writing.execute("ROLLBACK TO SAVEPOINT job")
+            try:
+                self._writing.execute("ROLLBACK TO SAVEPOINT job")
+            except Exception:
+                # The database has rolled the whole transaction back, as it does on a full disk.
+                raise error from None
         self._writing.counts = counts
         self._writing.execute("RELEASE SAVEPOINT job")
         self.committed.settled.append((job, result, failure))
