@@ -103,10 +103,13 @@ async def list_grants(
 
 async def _grants_of(run: RunSummary, journal: Journal) -> list[Grant]:
     withdrawn = await withdrawn_in(journal, run.run_id)
+    state = await RunHandle(run.run_id, journal).state()
     records = [
         (record, record.approval)
-        for record in (await RunHandle(run.run_id, journal).state()).records
-        if record.approval is not None and record.approval.scope
+        for record in state.records
+        if record.approval is not None
+        and record.approval.scope
+        and record.approval.key not in state.copied_approvals
     ]
     used = [
         (record.tool_name, one.scope, one.digest if one.scope == "arguments" else "")

@@ -12,7 +12,6 @@ from typing import Any, NamedTuple, TypeVar, cast
 import msgspec
 from msgspec.structs import replace
 
-from upshot.clock import SYSTEM_CLOCK
 from upshot.contract.base.checks import did_you_mean, format_value
 from upshot.contract.base.enums import DeniedReason, Effect, Role, Status
 from upshot.contract.base.structs import Json
@@ -37,7 +36,7 @@ from upshot.errors import Misuse
 from upshot.journal.artifact_store import StoredArtifact
 from upshot.journal.export_file import ExportedRun, read_lines, write_lines
 from upshot.journal.opening import open_journal
-from upshot.journal.shared import Withdrawal, shared_journal, withdraw, withdrawn_in
+from upshot.journal.shared import shared_journal
 from upshot.runs.callbacks import call, raised
 from upshot.runs.plan import (
     ASK_WRITES_OPTION,
@@ -357,11 +356,7 @@ async def fork_run(
             if not 1 <= at <= events:
                 raise Misuse(f"run {run_id} has no event {at}: give one from 1 to {events}")
             new = _Fork(new_id, at, conversation, ask_writes)
-            stand = await asyncio.to_thread(_write_fork, whole, part, new)
-            withdrawn = {**await withdrawn_in(opened, run_id), **stand}
-            if withdrawn:
-                # Before the import, because the fork's log shows the withdrawn approvals as given.
-                await withdraw(opened, new_id, withdrawn)
+            await asyncio.to_thread(_write_fork, whole, part, new)
             return await opened.import_(part)
 
 
@@ -374,11 +369,10 @@ class _Fork(NamedTuple):
     ask_writes: bool
 
 
-def _write_fork(whole: str, part: str, new: _Fork) -> dict[str, Withdrawal]:
+def _write_fork(whole: str, part: str, new: _Fork) -> None:
     """Write the first events of the run in *whole* to *part*, as a new run.
 
-    Returns:
-        The keys of the copied standing approvals that do not apply to the fork.
+    Approvals in them do not count in the fork; ``RunState.forked_at`` tells them from its own.
     """
     at, approved = new.at, _Approved()
     bodies: list[bytes] = []
@@ -400,6 +394,7 @@ def _write_fork(whole: str, part: str, new: _Fork) -> dict[str, Withdrawal]:
             approved.add(event)
     if isinstance(last, RunSettled) and last.result.status is not Status.INPUT_REQUIRED:
         raise Misuse(f"the run has ended at event {at}: fork it at an earlier one")
+    approved.check(at)
     kept = [one for one in artifacts if any(one.id.encode() in body for body in bodies)]
     # Ids of artifacts are hard to guess, so nothing else in the log reads like one.
     names = {one.id.encode(): f"art-{token_hex(12)}".encode() for one in kept}
@@ -407,15 +402,13 @@ def _write_fork(whole: str, part: str, new: _Fork) -> dict[str, Withdrawal]:
     renamed = [replace(one, id=names[one.id.encode()].decode(), run_id=new.run_id) for one in kept]
     bodies = [_replace_ids(body, names) for body in bodies]
     write_lines(part, ExportedRun(new.run_id, len(bodies), bodies, len(renamed), renamed))
-    return approved.active_keys(at)
 
 
 class _Approved:
-    """Collects the user's approvals that allow further calls of a run."""
+    """Collects the approved calls of a run that have not started."""
 
     def __init__(self) -> None:
         self._calls: dict[str, int] = {}
-        self._stand: list[str] = []
 
     def add(self, event: Event) -> None:
         """Process the next event."""
@@ -424,26 +417,18 @@ class _Approved:
                 self._calls[event.call_id] = event.seq
             case ToolStarted(call=call):
                 self._calls.pop(call.id, None)
-            case ToolSettled(record=ToolRecord(call_id=id, approval=approval)):
-                self._calls.pop(id, None)
-                if approval is not None and approval.scope:
-                    self._stand.append(approval.key)
+            case ToolSettled():
+                self._calls.pop(event.record.call_id, None)
             case _:
                 pass
 
-    def active_keys(self, at: int) -> dict[str, Withdrawal]:
-        """Return the keys of the standing approvals, each as withdrawn now.
-
-        Raises:
-            Misuse: A call was approved, and had not started at the event *at*.
-        """
+    def check(self, at: int) -> None:
+        """Raise Misuse if a call was approved and had not started at the event *at*."""
         if self._calls:
             raise Misuse(
                 f"a call that was approved had not started at event {at}, and needs a new "
                 f"approval: fork the run at event {min(self._calls.values()) - 1} or earlier"
             )
-        now = SYSTEM_CLOCK.now()
-        return {key: Withdrawal(at=now) for key in self._stand}
 
 
 def _replace_ids(body: bytes, names: dict[bytes, bytes]) -> bytes:

@@ -74,6 +74,14 @@ def origins_of(options: JsonObject) -> list[str]:
     return [str(item["run_id"]) for item in items if isinstance(item, dict) and "run_id" in item]
 
 
+def forked_at(options: JsonObject) -> int:
+    """Return the seq of the last event that a fork copied, 0 for a run that is no fork."""
+    found = options.get(FORKED_FROM)
+    last = found[-1] if isinstance(found, list) and found else None
+    seq = last.get("seq") if isinstance(last, dict) else None
+    return seq if isinstance(seq, int) else 0
+
+
 def step_of(run_id: str) -> str:
     """Return the step key of a child run in its parent's log."""
     return f"{_PREFIX}{run_id}"

@@ -75,7 +75,14 @@ from upshot.contract.tool_calls import (
 from upshot.contract.usage import RateLimitState
 from upshot.errors import JournalError
 from upshot.state.board import Board
-from upshot.state.child_runs import Spent, bare_id, child_of, read_settled_usage, unique_pending
+from upshot.state.child_runs import (
+    Spent,
+    bare_id,
+    child_of,
+    forked_at,
+    read_settled_usage,
+    unique_pending,
+)
 from upshot.state.known_effects import is_typed
 from upshot.state.signals import signal_item
 
@@ -256,6 +263,9 @@ class RunState(msgspec.Struct, eq=False):
         waits: Questions without an answer and results that were not delivered, by id.
         waiting: Those of them that were asked in this attempt and session, by id.
         answers: The answers to ``asked``, by call id.
+        forked_at: The seq of the last event that a fork copied, 0 for a run that is no fork.
+            Approvals up to there do not count.
+        copied_approvals: The keys of the approvals of calls that had settled by then.
         approved_in: The tool of each approval that was answered, and how many seconds that took.
         answered: Ids of questions that were answered since a session ended.
         declared: The tools' declarations in each session, by tool version.
@@ -334,6 +344,8 @@ class RunState(msgspec.Struct, eq=False):
     waits: dict[str, PendingQuestion | PendingExternal] = {}
     waiting: dict[str, PendingQuestion | PendingExternal] = {}
     answers: dict[str, CallAnswer] = {}
+    forked_at: int = 0
+    copied_approvals: set[str] = set()
     approved_in: list[tuple[str, float]] = []
     answered: frozenset[str] = frozenset()
     declared: dict[str, ToolDeclaration] = {}
@@ -420,6 +432,10 @@ class RunState(msgspec.Struct, eq=False):
                 self.lost_before,
             ) = self._before
 
+    def is_copied(self, event: RunEvent) -> bool:
+        """Whether *event* was copied from the run that this one is a fork of."""
+        return 0 < event.seq <= self.forked_at
+
     def call_of(self, call_id: str) -> ToolCall | None:
         """Return the call of the last reply with that id, or None."""
         place = self._call_order.get(call_id)
@@ -457,6 +473,7 @@ class RunState(msgspec.Struct, eq=False):
             self.started_at = event.time
             self.time.begin(event.time)
         self.agent = event.agent
+        self.forked_at = forked_at(event.options)
         self._set_options(event.options)
 
     def _set_options(self, options: dict[str, Json]) -> None:
@@ -550,12 +567,16 @@ class RunState(msgspec.Struct, eq=False):
             self.last_rate_limit = response.rate_limit
 
     def _tool_started(self, event: ToolStarted) -> None:
+        call = event.call
         # A call that was cut off and runs again is still one call.
-        self._remove_begun(event.call.id, event.idempotency_key)
-        self.unsettled[event.call.id] = event
-        self.begun[event.call.id, event.idempotency_key] = event
+        self._remove_begun(call.id, event.idempotency_key)
+        if self.is_copied(event) and self._is_asked_about(call.id, call.name, event.step):
+            # A fork that makes the call again asks a question of its own.
+            del self.asked[call.id]
+        self.unsettled[call.id] = event
+        self.begun[call.id, event.idempotency_key] = event
         if self.index is not None:
-            self.index.started_tools[event.call.name] = event
+            self.index.started_tools[call.name] = event
 
     def _tool_settled(self, event: ToolSettled) -> None:
         self.records.insert(self._place_of(event.record), event.record)
@@ -565,7 +586,10 @@ class RunState(msgspec.Struct, eq=False):
             self._loose_stored.pop(event.record.outcome.artifact_id, None)
         record = self.settled[event.record.call_id] = event.record
         self._remove_begun(record.call_id, record.idempotency_key)
-        if self.asked and self._is_asked_about(record):
+        if self.is_copied(event) and record.approval is not None:
+            self.copied_approvals.add(record.approval.key)
+        is_first = record.gate != ID_GATE
+        if is_first and self._is_asked_about(record.call_id, record.tool_name, record.step):
             del self.asked[record.call_id]
             self.answers.pop(record.call_id, None)
         if (index := self.index) is not None:
@@ -590,13 +614,10 @@ class RunState(msgspec.Struct, eq=False):
             del self.unsettled[call_id]
         self.begun.pop((call_id, key), None)
 
-    def _is_asked_about(self, record: ToolRecord) -> bool:
-        """Whether the approval requested for this id is for the call of *record*."""
-        asked = self.asked.get(record.call_id)
-        if asked is None or record.gate == ID_GATE:
-            return False
-        step = self.asked_in.get(record.call_id, "")
-        return (asked.tool_name, step) == (record.tool_name, record.step)
+    def _is_asked_about(self, call_id: str, tool_name: str, step: str) -> bool:
+        """Whether the approval requested for this id is for this call of a tool in a step."""
+        asked, asked_in = self.asked.get(call_id), self.asked_in.get(call_id, "")
+        return asked is not None and (asked.tool_name, asked_in) == (tool_name, step)
 
     def _artifact_stored(self, event: ArtifactStored) -> None:
         artifact = to_artifact(event)
@@ -760,6 +781,8 @@ class RunState(msgspec.Struct, eq=False):
 def _approval_answered(state: RunState, event: ApprovalAnswered) -> None:
     asked, answer = state.asked.get(event.call_id), event.answer
     if asked is None or asked.digest != event.digest or isinstance(answer, Answer):
+        return
+    if state.is_copied(event) and not isinstance(answer, Deny):
         return
     if isinstance(answer, Approve) and asked.approvals > 1:
         asked = asked.with_approval(answer.by, answer.at or event.time)

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeAlias
 
@@ -48,6 +47,7 @@ from upshot.contract.tool_calls import (
     outcome_blocks_tool,
 )
 from upshot.errors import Misuse
+from upshot.tools.arguments.argument_check import Refused
 from upshot.tools.call_state import CallState, call_digest
 from upshot.tools.gates.approval_gate import ANY_ARGUMENTS
 from upshot.tools.repetition import (
@@ -238,6 +238,8 @@ def _reopen(state: ToolboxState, parked: CallState, answer: CallAnswer) -> CallS
     call.source, call.is_edited, call.asks = parked.source, parked.is_edited, parked.asks
     call.refused, call.mended = parked.refused, parked.mended
     call.edit = parked.edit and GivenApproval(by=parked.edit.by)
+    if not isinstance(answer, Edit):
+        call.idempotency_key, call.give_up = parked.idempotency_key, parked.give_up
     pending, needs_others = parked.pending, False
     if pending is not None and not state.is_question_of(answer, pending):
         _warn_outdated(state, call)
@@ -332,12 +334,15 @@ def restore_records(state: ToolboxState, records: Iterable[ToolRecord]) -> None:
 
 def restore_call(state: ToolboxState, call: CallState, earlier: EarlierCalls) -> None:
     """Prepare *call* as the earlier session left it."""
-    if call.call_id in earlier.started:
+    started = earlier.started.get(call.call_id)
+    if started is not None:
         # Starts come first, because a started call may also have been asked about before it was
         # approved.
-        _repeat_or_fail(state, call, earlier.started[call.call_id])
-        _remember_answer(state, call, earlier)
-    elif call.call_id in earlier.asked:
+        _repeat_or_fail(state, call, started)
+        if not _is_copied(state, started):
+            _remember_answer(state, call, earlier)
+            return
+    if call.outcome is None and call.call_id in earlier.asked:
         # The user was asked about these arguments, whatever a model had to correct first.
         asked = earlier.asked[call.call_id]
         call.mended = asked.arguments
@@ -345,6 +350,8 @@ def restore_call(state: ToolboxState, call: CallState, earlier: EarlierCalls) ->
             # The other users are asked about the arguments of the edit.
             call.source, call.is_edited, call.asks = asked.arguments, True, asked.reason
             call.edit = GivenApproval(by=asked.edited_by)
+            # With other arguments it is another call than the one that a fork copied.
+            call.idempotency_key, call.give_up = "", None
         call.is_answered = call.call_id in earlier.answers
 
 
@@ -355,10 +362,22 @@ def _repeat_or_fail(state: ToolboxState, call: CallState, started: ToolStarted) 
         give_up(state, call, started)
         return
     call.idempotency_key = started.idempotency_key
-    # It passed all gates with these arguments, including an approval, so the user is not asked
-    # again.
-    call.granted, call.mended = ANY_ARGUMENTS, started.arguments
-    call.give_up = partial(give_up, state, call, started)
+    call.mended = started.arguments
+    call.give_up = lambda opened: give_up(state, opened, started)
+    is_own = not _is_copied(state, started)
+    given = tool.check.read(call.source)
+    if not isinstance(given, Refused) and given.filled != started.arguments:
+        # A user, an approver or a hook had changed them.
+        call.source, call.is_edited = started.arguments, is_own
+    if is_own:
+        # It passed all gates with these arguments, including an approval, so the user is not asked
+        # again.
+        call.granted = ANY_ARGUMENTS
+
+
+def _is_copied(state: ToolboxState, started: ToolStarted) -> bool:
+    """Whether the call started in the run that the run is a fork of: approvals were for that."""
+    return state.run_calls is not None and state.run_calls.is_copied(started)
 
 
 def _is_saved(state: ToolboxState, started: ToolStarted) -> bool:

@@ -434,7 +434,7 @@ class CallState:
     is_stale: bool = False
     is_overtaken: bool = False
     ended: asyncio.Future[None] | None = None
-    give_up: Callable[[], None] | None = None
+    give_up: Callable[[CallState], None] | None = None
     idempotency_key: str = ""
     mode: str = ""
     attempts: int = 0

@@ -647,8 +647,9 @@ class Toolbox:
         """Run the calls of a reply that an earlier process did not finish.
 
         If a call that only reads or is idempotent had started, it runs again with its old
-        idempotency key, and the user's answer about it still counts. Any other that had started
-        is a failure ``interrupted`` with an unknown effect. What had not started is dispatched.
+        idempotency key, and the user's answer about it still counts, except in a fork. Any other
+        that had started is a failure ``interrupted`` with an unknown effect. What had not started
+        is dispatched.
 
         Args:
             calls: The calls of the reply that have no outcome.

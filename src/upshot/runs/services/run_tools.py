@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import nullcontext
 from functools import partial
 
@@ -22,6 +22,7 @@ from upshot.contract.events import (
 )
 from upshot.contract.model_calls import ModelRequest, ModelResponse
 from upshot.contract.pending import PendingQuestion
+from upshot.contract.protocols import Journal
 from upshot.contract.tool_calls import ToolCall
 from upshot.errors import Misuse
 from upshot.journal.audit import add_approval
@@ -102,8 +103,14 @@ def _make_toolbox(context: RunContext) -> Toolbox:
         is_checked=True,
     )
     if plan.journal is not None:
-        tools.recheck_approvals_with(partial(withdrawn_in, plan.journal, context.info.run_id))
+        tools.recheck_approvals_with(partial(_void_approvals, context, plan.journal))
     return tools
+
+
+async def _void_approvals(context: RunContext, journal: Journal) -> Collection[str]:
+    """Return the keys of the standing approvals that do not count in a run."""
+    withdrawn = await withdrawn_in(journal, context.info.run_id)
+    return {*withdrawn, *context.state.copied_approvals}
 
 
 def user_sayings(context: RunContext) -> tuple[Saying, ...]:
@@ -192,6 +199,10 @@ class _RunLog:
         if not state.models or all(one.id != call.id for one in state.reply_calls):
             return ()
         return next(reversed(state.models.values())).withheld
+
+    def is_copied(self, started: ToolStarted) -> bool:
+        """Return whether this start is of the run that the run is a fork of."""
+        return self._context.state.is_copied(started)
 
     async def note_approval(self, call: CallState, arguments: JsonObject) -> None:
         """Add the row of a standing approval, or of one given by code, to the audit.

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from upshot.contract.base.enums import Effect
 from upshot.contract.base.structs import Json, JsonObject
-from upshot.contract.events import ToolStateSaved
+from upshot.contract.events import ToolStarted, ToolStateSaved
 from upshot.contract.model_calls import ModelRequest, ModelResponse
 from upshot.contract.pending import PendingQuestion
 from upshot.contract.tool_calls import ToolOutcome
@@ -41,6 +41,10 @@ class RunCalls(Protocol):
     @property
     def answers(self) -> Mapping[str, Json]:
         """The answers to questions, by the id of the question."""
+        ...
+
+    def is_copied(self, started: ToolStarted) -> bool:
+        """Return whether this start is of the run that the run is a fork of."""
         ...
 
     async def note_approval(self, call: CallState, arguments: JsonObject) -> None:

@@ -294,7 +294,7 @@ def _pass_of(gate: str) -> GateVerdict:
 def _deny(call: CallState, gate: str, denial: Denial) -> ToolOutcome:
     _trace(call, gate, "deny", denial.details)
     if call.give_up is not None and gate != ID_GATE:
-        call.give_up()
+        call.give_up(call)
         assert call.outcome is not None
         return call.outcome
     call.outcome = denied = ToolDenied(
