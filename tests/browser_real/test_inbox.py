@@ -46,9 +46,9 @@ async def test_a_run_that_was_answered_says_that_it_waits_for_a_worker(
         await client.by("sam").post(f"/api/runs/{run_id}/answer", {"answers": [given]})
         # The open page says so by itself.
         await expect(page.locator(".verdict")).to_contain_text(
-            "sam answered it. It waits for a worker."
+            "sam approved it. It waits for a worker."
         )
-        await expect(page.locator(".answered")).to_contain_text("sam answered this")
+        await expect(page.locator(".answered")).to_contain_text("sam approved this")
         await expect(page.get_by_role("button", name="Approve", exact=True)).to_have_count(0)
         await expect(page.locator(".head .badge")).to_have_text("answered")
         await page.evaluate(axe)

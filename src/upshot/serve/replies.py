@@ -261,12 +261,14 @@ class PlacedLine(Value, frozen=True, kw_only=True):
         id: What it answers.
         by: Who gave it, "" if unknown.
         at: When.
+        did: What they did: "approved", "denied" or the like.
         is_part: Whether it is one of several approvals that a call needs, and more are missing.
     """
 
     id: str
     by: str
     at: Moment | None
+    did: str
     is_part: bool = False
 
 

@@ -16,7 +16,15 @@ from upshot.contract.base.words import money
 from upshot.contract.effects import ledger_of
 from upshot.contract.events import Event
 from upshot.contract.model_calls import ModelRetried, ModelStarted
-from upshot.contract.pending import Answer, Pending, PendingApproval, PendingEffect
+from upshot.contract.pending import (
+    Answer,
+    Approve,
+    Deny,
+    Edit,
+    Pending,
+    PendingApproval,
+    PendingEffect,
+)
 from upshot.contract.protocols import RunSummary
 from upshot.contract.usage import Cost
 from upshot.entry.run_handle import RunHandle
@@ -44,6 +52,8 @@ _MOST_CAUSES = 8
 _LEAST_OTHERS = 5
 _OTHERS = 50
 _COSTLY = 3
+# What an answer did with a call.
+_DID: dict[type[object], str] = {Approve: "approved", Deny: "denied", Edit: "edited and approved"}
 # Types that a page shows, by the first bytes; a declared type proves nothing.
 _SIGNS = (
     (b"\x89PNG\r\n\x1a\n", "image/png"),
@@ -129,13 +139,17 @@ class RunDetails:
                 entry = None if ledger is None else await ledger.effect(one.id)
                 known = None if entry is None else entry.settled
                 if known is not None:
-                    found.append(replies.PlacedLine(id=one.id, by=known.by, at=known.at))
+                    line = replies.PlacedLine(id=one.id, by=known.by, at=known.at, did="settled")
+                    found.append(line)
                 continue
             for placed in given[one.run_id or run.id]:
                 if _is_for(placed, one):
-                    is_part = placed.part > 0
                     line = replies.PlacedLine(
-                        id=one.id, by=placed.answer.by, at=placed.at, is_part=is_part
+                        id=one.id,
+                        by=placed.answer.by,
+                        at=placed.at,
+                        did=_DID.get(type(placed.answer), "answered"),
+                        is_part=placed.part > 0,
                     )
                     found.append(line)
         return replies.PlacedList(placed=tuple(found))

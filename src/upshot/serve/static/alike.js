@@ -295,7 +295,9 @@ class Table {
   async approveChosen() {
     const chosen = this.chosenLines;
     const isDestructive = chosen.some((one) => one.call.pending.effect === "destructive");
-    if (isDestructive && !(await confirmed(`${this.tool} is destructive: it cannot be undone. Approve ${many(chosen.length, "call")}?`, "Approve"))) return;
+    const odd = chosen.filter((one) => one.isOdd).length;
+    const doubt = [isDestructive && `${this.tool} is destructive: it cannot be undone.`, odd && `${many(odd, "call")} of these ${odd === 1 ? "stands" : "stand"} out.`].filter(Boolean);
+    if (doubt.length && !(await confirmed(`${doubt.join(" ")} Approve ${many(chosen.length, "call")}?`, "Approve"))) return;
     await this.send(chosen, { kind: "approve" }, "approved");
   }
 

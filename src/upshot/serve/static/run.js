@@ -235,7 +235,7 @@ class RunPanel {
     const given = new Map(this.placed.filter((one) => !one.is_part).map((one) => [one.id, one]));
     const waits = head.pending ?? [];
     const isAnswered = waits.length > 0 && waits.every((one) => given.has(pendingId(one)));
-    this.verdict.draw(head, this.timeline.rows.rows.values(), isAnswered ? `${[...new Set([...given.values()].map((one) => one.by || "An unnamed user"))].join(" and ")} answered it. It waits for a worker.` : "");
+    this.verdict.draw(head, this.timeline.rows.rows.values(), isAnswered ? `${[...new Set([...given.values()].map((one) => `${one.by || "An unnamed user"} ${one.did} it`))].join(", ")}. It waits for a worker.` : "");
     const mayWork = may("operate");
     const mark = JSON.stringify([head.status, head.pending, head.answered?.length, head.warnings?.length, head.children?.length, head.artifacts?.length, head.model, head.started_at, head.rate_limit, head.redacted, mayWork, this.placed]);
     if (mark === this.headMark) return;
@@ -247,7 +247,7 @@ class RunPanel {
     drawPending(this.pending, this.id, waits.filter((one) => !given.has(pendingId(one))).map((one) => withApprovals(one, this.placed)), head);
     for (const one of waits) {
       const known = given.get(pendingId(one));
-      if (known) this.pending.append(h("p.answered", { role: "status", "data-key": `answered ${known.id}` }, h("b", known.by || "An unnamed user"), " answered this ", when(known.at), ": ", "tool_name" in one ? h("code", visible(one.tool_name)) : "a question", ". The run waits for a worker."));
+      if (known) this.pending.append(h("p.answered", { role: "status", "data-key": `answered ${known.id}` }, h("b", known.by || "An unnamed user"), " ", known.did, " this ", when(known.at), ": ", "tool_name" in one ? h("code", visible(one.tool_name)) : "a question", ". The run waits for a worker."));
     }
     const isOpen = new Set([...this.facts.querySelectorAll("details[open]")].map((one) => /** @type {HTMLElement} */ (one).dataset.name));
     const fold = (name, title, ...nodes) => h("details", { "data-name": name, open: isOpen.has(name) }, h("summary", title), nodes);
