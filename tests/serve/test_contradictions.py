@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import pytest
 
-from upshot.serve.contradictions import contradictions, named_paths
+from upshot.serve.contradictions import compared
 
 IBAN = "DE02120300000000202051"
 # Requests as people write them, and calls that do what they say.
@@ -113,27 +114,141 @@ WRONG: list[tuple[str, str, dict[str, Any], list[tuple[str, str]]]] = [
     ("Restart web-3", "restart", {"host": "web-4"}, [("host", "web-3")]),
     ("Mail Ben about order 5033", "send_mail", {"text": "Order 5034 is late"}, [("text", "5033")]),
     ("Scale the shop to 12 pods", "scale", {"pods": 120}, [("pods", "12")]),
+    ("Refund order 50, 20 euros", "refund", {"order": 5000, "euros": 20}, [("order", "50")]),
+    ("Refund 45 euros", "refund", {"order": 5033, "euros": 4500}, [("euros", "45")]),
+    ("Refund 4500 euros", "refund", {"order": 5033, "euros": 45}, [("euros", "4500")]),
+    ("Refund 45 euros", "refund", {"order": 5033, "euros": -45}, [("euros", "45")]),
+    ("Set the limit to 1125", "set_limit", {"limit": 1.125}, [("limit", "1125")]),
+    (
+        "Block card 4111 1111 1111 1111",
+        "block_card",
+        {"card": "4111111111111112"},
+        [("card", "4111 1111 1111 1111")],
+    ),
+]
+# An address or account of the request, and others that look like it.
+LOOKALIKES = [
+    ("bob@example.com", "bob@ex-ample.com"),
+    ("bob@example.com", "b.ob@example.com"),
+    ("bob@example.com", "bob@example.co"),
+    ("bob@example.com", "bob@example.com.evil.example"),
+    ("bob@example.com", "_bob@example.com"),
+    ("o'bob@example.com", "bob@example.com"),
+    ("joann@example.com", "ann@example.com"),
+    ("https://shop.example/pay", "https://shopexample/pay"),
+    ("https://shop.example/pay", "https://shop.example/pay2"),
+    (IBAN, IBAN[:-1]),
+    (IBAN, IBAN[2:]),
+    (IBAN, "12030000"),
+    (IBAN, "NL91ABNA0417164300"),
+]
+# The longest and the worst of what a request and arguments can be.
+WORST: list[tuple[str, dict[str, Any]]] = [
+    ("Save " + "9" * 4301, {"order": 5, "text": "8" * 4301}),
+    ("Pay order 7", {"order": 10**5000}),
+    ("1 " * 100_000, {"text": "2 " * 100_000}),
+    ("a-b " * 200_000, {"text": "c-d " * 200_000 + "5"}),
+    ("@ " * 100_000, {"text": "x@" + ",5@" * 100_000}),
+    ("a://b" * 100_000, {"text": "a." * 100_000}),
+    (" ".join(f"customer {one}" for one in range(1000, 9000)), {"order": [*range(10_000)]}),
+    ("DE02 1203 0000 0000 2020 " * 9000, {"iban": "GB02 1203 0000 0000 2020 " * 9000}),
 ]
 
 
 @pytest.mark.parametrize("case", ORDINARY, ids=[f"{one[0][:40]}" for one in ORDINARY])
 def test_an_ordinary_call_contradicts_nothing(case: tuple[str, str, dict[str, Any]]) -> None:
-    assert contradictions(*case) == ()
+    assert compared(*case).contradictions == ()
 
 
 @pytest.mark.parametrize("case", WRONG, ids=[f"{one[0][:40]}" for one in WRONG])
 def test_what_the_request_says_otherwise_is_found(case: Any) -> None:
     *call, expected = case
-    assert [(one.path, one.asked) for one in contradictions(*call)] == expected
+    assert [(one.path, one.asked) for one in compared(*call).contradictions] == expected
 
 
 def test_the_values_that_the_request_has_are_known() -> None:
     given: Any = {"order": 5033, "amount": 12, "to": ["ben@a.example"], "note": "none"}
-    assert named_paths("Refund order 5033 to ben@a.example", given) == ("order", "to.0")
+    found = compared("Refund order 5033 to ben@a.example", "refund", given)
+    assert found.named == ("order", "to.0")
 
 
 def test_any_text_and_arguments_are_read() -> None:
     request = "1 " * 20_000 + "﷽ ٣٤ ²³ 5033"
     given: Any = {"a": None, "b": [], "c": {"d": True}, "e": "٣٤ 1.2.3,4 ,, 1e5", "f": 1e300}
-    assert contradictions(request, "", given) == ()
-    assert contradictions("", "refund", {}) == ()
+    assert compared(request, "", given).contradictions == ()
+    assert compared("", "refund", {}) == ((), ())
+
+
+@pytest.mark.parametrize(("asked", "given"), LOOKALIKES)
+def test_an_address_or_account_that_looks_alike_is_not_what_the_request_says(
+    asked: str, given: str
+) -> None:
+    call: Any = {"order": 5033, "iban" if asked == IBAN else "to": given}
+    found = compared(f"Send the money for order 5033 to {asked}", "send", call)
+    assert [(one.value, one.asked) for one in found.contradictions] == [(given, asked)]
+    assert found.named == ("order",)
+
+
+@pytest.mark.parametrize(
+    ("asked", "given"),
+    [
+        ("Bob@Example.com,", "bob@example.com"),
+        ("<bob@example.com>", "Bob <bob@example.com>"),
+        ("https://shop.example/pay.", "https://shop.example/pay"),
+        ("https://shop.example", "https://shop.example/"),
+        ("[this page](https://shop.example/pay)", "https://shop.example/pay"),
+        ("GB33 BUKB 2020 1555 5555 55.", "GB33BUKB20201555555555"),
+        (IBAN, "DE02 1203 0000 0000 2020 51"),
+        ("-45", -45),
+        ("1.250", 1250),
+        ("20%", 0.2),
+        ("007", 7),
+    ],
+)
+def test_a_value_is_the_same_in_other_writing(asked: str, given: Any) -> None:
+    found = compared(f"Set it to {asked}", "set_it", {"what": given})
+    assert found == ((), ("what",))
+
+
+@pytest.mark.parametrize("name", ["cents", "amount_cents", "amountCents", "minor_units", "pence"])
+def test_an_amount_is_in_hundredths_only_if_the_name_says_so(name: str) -> None:
+    assert compared("Refund 45 of it", "refund", {name: 4500}) == ((), (name,))
+    assert compared("Refund 45 of it", "refund", {"amount": 4500}).named == ()
+
+
+@pytest.mark.parametrize("at", range(len(WORST)))
+def test_the_work_is_bounded_for_any_input(at: int) -> None:
+    request, given = WORST[at]
+    lines = 0
+
+    def count(*_: object) -> Any:
+        nonlocal lines
+        lines += 1
+        return count
+
+    before = sys.gettrace()
+    sys.settrace(count)
+    try:
+        compared(request, "refund", given)
+    finally:
+        sys.settrace(before)
+    assert lines < 60_000
+
+
+@pytest.mark.parametrize("before", ["a " * 9_993, "a" * 985 + ","])
+def test_half_a_value_at_a_limit_is_not_read(before: str) -> None:
+    found = compared(f"{before}bob@example.com", "send", {"to": "bob@example.co"})
+    assert found.named == ()
+
+
+def test_a_value_without_end_is_not_compared() -> None:
+    digits = "9" * 4301
+    assert compared(f"Save {digits}", "save", {"text": digits}) == ((), ())
+
+
+def test_a_deep_tree_is_read_to_a_limit() -> None:
+    tree: Any = 5034
+    for _ in range(5_000):
+        tree = [tree]
+    given: Any = {"tree": tree, "order": 5034}
+    assert [one.path for one in compared("order 5033", "", given).contradictions] == ["order"]

@@ -465,6 +465,35 @@ async def test_runs_are_counted(site: Client) -> None:
         assert (status, sum(said.get("statuses", {}).values())) == (200, count)
 
 
+async def test_any_request_is_compared_with_its_call(site: Client) -> None:
+    text = "refund order " + "9" * 4301
+    _, said = await site.by("ann").post("/api/runs", {"agent": "desk", "text": text})
+    await waiting(site.by("ben"))
+    items: list[Any] = []
+    while len(items) < 2:
+        status, inbox = await site.by("oz").get("/api/inbox")
+        assert status == 200
+        items = inbox["items"]
+    (item,) = [one for one in items if one["run_id"] == said["run_id"]]
+    assert (item["contradictions"], item["named"]) == ([], [])
+
+
+async def test_a_run_is_listed_as_answered_once_all_its_questions_are(tmp_path: Path) -> None:
+    calls = (ToolCall("p", "refund", {"order": 5}), ToolCall("q", "refund", {"order": 6}))
+    agent = Agent("desk", model=ScriptedModel([ModelResponse(parts=calls)]), tools=[refund])
+    async with served(App([agent], journal=str(tmp_path / "runs.db"))) as client:
+        run_id, _ = await waiting(client.by("ann"))
+    app = App([agent], journal=str(tmp_path / "runs.db"))
+    async with served(app, work=False) as client:
+        oz = client.by("oz")
+        listed: list[list[str]] = []
+        for item in (await oz.get("/api/inbox"))[1]["items"]:
+            answer = approve(item["pending"])
+            assert (await oz.post(f"/api/runs/{run_id}/answer", answer))[0] == 200
+            listed.append((await oz.get("/api/runs"))[1].get("answered", []))
+        assert listed == [[], [run_id]]
+
+
 async def test_the_inbox_says_what_was_decided_like_it_before(site: Client) -> None:
     sam = site.by("sam")
     for word in ("approve", "deny"):

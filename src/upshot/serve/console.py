@@ -221,11 +221,12 @@ class _Console:
         return msgspec.structs.replace(more, notes=notes, answered=await self._answered(found))
 
     async def _answered(self, runs: Sequence[RunSummary]) -> tuple[str, ...]:
-        """Return those runs that were answered and wait for a worker."""
+        """Return those runs whose every question was answered and that wait for a worker."""
         parked = {run.run_id for run in runs if run.status == Status.INPUT_REQUIRED}
         journal = needs_shared(await self._app.open())
         due = await journal.due_runs(limit=_DUE) if parked else ()
-        return tuple(one.run_id for one in due if one.run_id in parked and one.reason in _ANSWERED)
+        ids = [one.run_id for one in due if one.run_id in parked and one.reason in _ANSWERED]
+        return tuple([id for id in ids if not await journal.inbox_size(run_id=id)])
 
     async def counts(self, request: Request, user: User) -> object:
         if read_query(request, _Filters).find:

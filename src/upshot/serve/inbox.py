@@ -15,7 +15,7 @@ from upshot.contract.pending import PendingApproval, PendingEffect
 from upshot.entry.planning import known_of
 from upshot.journal.shared import InboxItem, tool_of
 from upshot.serve import replies
-from upshot.serve.contradictions import contradictions, named_paths
+from upshot.serve.contradictions import Compared, compared
 from upshot.serve.permissions import Missing
 from upshot.serve.run_details import viewed
 from upshot.serve.site import Handler, Site, read_query
@@ -79,6 +79,8 @@ class Inbox:
         self._app = site.app
         # The whole requests of runs whose line in the list is cut.
         self._requests: dict[str, str] = {}
+        # By run, item, digest of the call, and the request, which an erasure removes.
+        self._known: dict[tuple[str, str, str, str], Compared] = {}
 
     def routes(self) -> list[tuple[str, str, Handler]]:
         """Return method, path and handler of each route."""
@@ -106,11 +108,7 @@ class Inbox:
     async def _entry_of(self, user: User, item: InboxItem) -> replies.InboxEntry:
         """Return an item as *user* sees it."""
         call = item.pending
-        wrong, named = (), ()
-        if isinstance(call, PendingApproval):
-            request = await self._request_of(item)
-            wrong = contradictions(request, call.tool_name, call.arguments)
-            named = named_paths(request, call.arguments)
+        wrong, named = await self._compared(item)
         return replies.InboxEntry(
             **msgspec.structs.asdict(item),
             description=self._describe(item),
@@ -121,6 +119,20 @@ class Inbox:
             named=named,
             lookup=self._site.lookup_of(call.tool_name) if isinstance(call, PendingEffect) else "",
         )
+
+    async def _compared(self, item: InboxItem) -> Compared:
+        """Return the arguments of a call, compared with the request; nothing for a question."""
+        call = item.pending
+        if not isinstance(call, PendingApproval):
+            return Compared((), ())
+        key = item.run_id, call.id, call.digest, item.request
+        found = self._known.get(key)
+        if found is None:
+            found = compared(await self._request_of(item), call.tool_name, call.arguments)
+            if len(self._known) >= _MOST_KNOWN:
+                self._known.clear()
+            self._known[key] = found
+        return found
 
     async def _request_of(self, item: InboxItem) -> str:
         """Return the whole text of the request."""

@@ -87,7 +87,7 @@ class RunList(Value, frozen=True, kw_only=True):
         notes: The notes on each run that has some, if they were asked for.
         searched: How many runs were read to find a text; 0 if none was asked for.
         back_to: The start of the run that was read last; None if there are no more to read.
-        answered: Those runs that were answered and wait for a worker.
+        answered: Those runs whose every question was answered and that wait for a worker.
     """
 
     runs: tuple[RunSummary, ...]
