@@ -624,7 +624,7 @@ def _health_rows(found: JournalHealth) -> Iterator[tuple[str, str]]:
     if found.standby == "synchronous":
         yield "standby", "synchronous: a commit waits for it"
     elif found.standby == "away":
-        yield "standby", "away: every commit waits until one is connected"
+        yield "standby", "away: every commit waits until it is connected and has caught up"
     elif found.standby:
         yield "standby", "none that commits wait for: a failover may lose what was written"
     if (free := found.disk_free_bytes) is not None:

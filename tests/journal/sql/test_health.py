@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import subprocess
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.places import Place
-from tests.postgres import PostgresServer, started_server
+from tests.postgres import PostgresServer, find_postgres, started_server
 from upshot import Request, open_journal
 from upshot.contract import RunStarted
 from upshot.journal.postgres.tables import STEPS
@@ -58,24 +62,97 @@ async def test_a_file_that_may_not_be_written_is_told(tmp_path: Path) -> None:
     await journal.aclose()
 
 
-@pytest.mark.slow
-async def test_a_server_that_waits_for_a_standby_that_is_away_answers() -> None:
-    with started_server() as own_postgres:
-        if not own_postgres.is_ours:
+@pytest.fixture
+def own_postgres() -> Iterator[PostgresServer]:
+    with started_server() as server:
+        if not server.is_ours:
             pytest.skip("the server is not ours to configure")
-        await _without_a_standby(own_postgres)
+        yield server
 
 
-async def _without_a_standby(own_postgres: PostgresServer) -> None:
-    async with open_journal(own_postgres.url(own_postgres.new_database())) as opened:
-        journal: Any = opened
-        own_postgres.do("ALTER SYSTEM SET synchronous_standby_names = '*'")
-        own_postgres.do("SELECT pg_reload_conf()")
-        while own_postgres.do("SHOW synchronous_standby_names") != [("*",)]:
+async def wait_for(server: PostgresServer, names: str) -> None:
+    """Let the commits of a server wait for standbys."""
+    server.do(f"ALTER SYSTEM SET synchronous_standby_names = '{names}'")
+    server.do("SELECT pg_reload_conf()")
+    while server.do("SHOW synchronous_standby_names") != [(names,)]:
+        await asyncio.sleep(0)
+
+
+@contextmanager
+def receiver(server: PostgresServer, name: str, folder: Path, *options: str) -> Generator[None]:
+    """Receive the log of a server for the duration of the block."""
+    (folder / name).mkdir()
+    where = ("-h", "127.0.0.1", "-p", str(server.port), "-U", "upshot", "-D", str(folder / name))
+    process = subprocess.Popen(
+        [f"{find_postgres()}/pg_receivewal", *where, *options],
+        env={**os.environ, "PGAPPNAME": name},
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        yield
+    finally:
+        process.terminate()
+        process.wait()
+
+
+async def connected(server: PostgresServer, name: str, state: str) -> None:
+    """Wait for a receiver, and for its part in commits."""
+    query = f"SELECT sync_state FROM pg_stat_replication WHERE application_name = '{name}'"
+    async with asyncio.timeout(20):
+        while server.do(query) != [(state,)]:
             await asyncio.sleep(0)
-        async with asyncio.timeout(20):
-            found = await journal.health()
-        assert (found.is_writable, found.standby) == (False, "away")
-        assert found.why_not == "commits wait for a standby, and none is connected"
-        own_postgres.do("ALTER SYSTEM RESET synchronous_standby_names")
-        own_postgres.do("SELECT pg_reload_conf()")
+
+
+async def health(server: PostgresServer, database: str, user: str = "upshot") -> tuple[bool, str]:
+    async with open_journal(server.url(database, user=user)) as opened:
+        journal: Any = opened
+        try:
+            async with asyncio.timeout(5):
+                found = await journal.health()
+        except TimeoutError:
+            # Lets the commit end, for which the journal waits to close.
+            await wait_for(server, "")
+            raise
+    wanted = "" if found.is_writable else "commits wait for a standby that is not connected"
+    assert found.why_not == wanted
+    return found.is_writable, found.standby
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("commit", ["on", "local"])
+async def test_a_server_that_waits_for_a_standby_that_is_away_answers(
+    own_postgres: PostgresServer, tmp_path: Path, commit: str
+) -> None:
+    database = own_postgres.new_journal()
+    # The commits of a journal wait all the same.
+    own_postgres.do(f"ALTER SYSTEM SET synchronous_commit = '{commit}'")
+    await wait_for(own_postgres, "s1")
+    assert await health(own_postgres, database) == (False, "away")
+    with receiver(own_postgres, "backup", tmp_path):
+        await connected(own_postgres, "backup", "async")
+        assert await health(own_postgres, database) == (False, "away")
+    await wait_for(own_postgres, "")
+    assert await health(own_postgres, database) == (True, "none")
+
+
+@pytest.mark.slow
+async def test_a_server_says_whether_enough_standbys_confirm(
+    own_postgres: PostgresServer, tmp_path: Path
+) -> None:
+    database = own_postgres.new_journal()
+    own_postgres.do("CREATE ROLE plain LOGIN")
+    own_postgres.do("GRANT USAGE ON SCHEMA upshot TO plain", database)
+    own_postgres.do("GRANT ALL ON ALL TABLES IN SCHEMA upshot TO plain", database)
+    own_postgres.do("GRANT ALL ON ALL SEQUENCES IN SCHEMA upshot TO plain", database)
+    with receiver(own_postgres, "s1", tmp_path, "--synchronous"):
+        for names, state in (("s1", "sync"), ("ANY 1 (s1, s2)", "quorum")):
+            await wait_for(own_postgres, names)
+            await connected(own_postgres, "s1", state)
+            assert await health(own_postgres, database) == (True, "synchronous")
+            # This user does not see the state of a standby.
+            assert await health(own_postgres, database, "plain") == (True, "synchronous")
+        for names in ("2 (s1, s2)", "FIRST 2 (s1, s2)", "any 2(s1, s2)"):
+            await wait_for(own_postgres, names)
+            assert await health(own_postgres, database) == (False, "away")
+            assert await health(own_postgres, database, "plain") == (False, "away")
+        await wait_for(own_postgres, "")

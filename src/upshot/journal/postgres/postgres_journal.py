@@ -93,10 +93,15 @@ class PostgresJournal(SqlJournal):
     """
 
     _errors: ClassVar[tuple[type[Exception], ...]] = DRIVER_ERRORS
-    _facts: ClassVar[str] = """SELECT version, CASE
-        WHEN current_setting('synchronous_standby_names') = '' THEN 'none'
-        WHEN NOT EXISTS (SELECT FROM pg_stat_replication) THEN 'away' ELSE 'synchronous' END
-        FROM journal"""
+    # Every commit of a journal waits, whatever synchronous_commit says. The state of a receiver is
+    # NULL for a user without pg_read_all_stats.
+    _facts: ClassVar[str] = r"""SELECT version, CASE
+        WHEN names = '' THEN 'none'
+        WHEN (SELECT count(*) FROM pg_stat_replication WHERE sync_state IS NULL
+            OR sync_state IN ('sync', 'quorum'))
+            < coalesce(substring(names FROM '^\s*[a-zA-Z]*\s*(\d+)\s*\(')::int, 1) THEN 'away'
+        ELSE 'synchronous' END
+        FROM journal, current_setting('synchronous_standby_names') AS names"""
     _touch: ClassVar[str] = "UPDATE journal SET version = version"
     _make_index: ClassVar[tuple[str, ...]] = MAKE_INDEX
     _drop_index: ClassVar[tuple[str, ...]] = DROP_INDEX

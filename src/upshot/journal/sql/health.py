@@ -23,7 +23,7 @@ class JournalHealth(Value, frozen=True, kw_only=True):
         is_writable: Whether a transaction was just committed, and others can be.
         why_not: Why not.
         standby: For a server: "synchronous" if a commit waits for a standby, "away" if it waits and
-            no standby is connected, "none" if it does not wait; "" for a file.
+            that is not connected or still catches up, "none" if it does not wait; "" for a file.
         disk_free_bytes: Free space where the file is; None for a server.
         schema: The version of the tables.
         clock_ahead_s: Seconds by which the database's clock is ahead of this machine's.

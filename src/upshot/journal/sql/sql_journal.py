@@ -712,7 +712,7 @@ class SqlJournal(SqlLists, SqlEffects, SqlAudit, SqlSearch):
         """
         facts = await self.read(lambda connection: read_facts(connection, self._facts))
         # A commit that waits for a standby cannot be abandoned, so none is tried.
-        why_not = "commits wait for a standby, and none is connected" * (facts.standby == "away")
+        why_not = "commits wait for a standby that is not connected" * (facts.standby == "away")
         try:
             if not why_not:
                 await self.write(lambda connection: connection.execute(self._touch))
