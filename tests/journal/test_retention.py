@@ -14,6 +14,7 @@ from upshot import Agent, Effect, Misuse, ScriptedModel, ToolCall, note, resume,
 from upshot.contract.events import RunStarted
 from upshot.contract.tool_calls import Settlement
 from upshot.journal import open_journal
+from upshot.journal.archive import archive_runs
 from upshot.journal.retention import Retention, plan_retention, read_retention
 
 LATER = datetime.now(UTC) + timedelta(days=50)
@@ -127,6 +128,27 @@ async def test_a_run_that_waits_and_a_conversation_in_use_stay(
     assert removed.run_ids == ()
     assert "started later" in removed.kept[first.run_id]
     assert {one.run_id for one in await journal.runs()} >= {waiting.run_id, second.run_id}
+
+
+async def test_the_turns_after_one_that_stays_stay(
+    journal: Any, rules: Retention, tmp_path: Path
+) -> None:
+    calls = (ToolCall("p", "pay"), "Paid?")
+    first = await run(agent("desk", *calls), "one", journal=journal, conversation="c")
+    second = await run(agent("desk", "Two."), "two", journal=journal, conversation="c")
+    # It adds nothing to the conversation.
+    failed = await run(agent("clerk"), "three", journal=journal, conversation="c")
+    (tmp_path / "keep.toml").write_text("[[keep]]\ndays = 0\n", "utf-8")
+    why = f"run {first.run_id}, an earlier turn of conversation 'c', stays"
+    removed = await prune(journal, read_retention(str(tmp_path / "keep.toml")))
+    assert removed.run_ids == (failed.run_id,)
+    assert "is unknown: settle it first" in removed.kept[first.run_id]
+    assert removed.kept[second.run_id] == why
+    archived = await archive_runs(journal, str(tmp_path / "kept"), ended_before=LATER, keep={})
+    assert (archived.run_ids, archived.kept[second.run_id]) == ((), why)
+    assert (await journal.conversation("c")).revision == 2
+    found = await journal.remove_runs(ended_before=LATER)
+    assert set(found.run_ids) == {first.run_id, second.run_id}
 
 
 async def test_a_run_with_an_unknown_effect_stays_until_it_is_settled(

@@ -3,7 +3,8 @@
 The first rule that fits a run is its own. A root run goes or stays with its child runs: of the
 rules of these runs, the one that keeps longest decides. Whatever the rules say, a run stays while
 it has not ended, while one of its effects is unknown, and while a later turn of its conversation, a
-fork or a parent reads it. Effects stay after their runs, until their keys expire.
+fork or a parent reads it; a committed turn stays while an earlier one does. Effects stay after
+their runs, until their keys expire.
 """
 
 from __future__ import annotations

@@ -452,8 +452,18 @@ class RunFamily:
             if not _is_past(run, ended_before):
                 state = "ended later" if run.ended else f"is {run.status}"
                 return f"run {run_id}, which it started, {state}"
-            if reason := self.needed(run_id, chosen):
+            if reason := self.needed(run_id, chosen) or self._follows_turn(run, chosen):
                 return reason
+        return ""
+
+    def _follows_turn(self, turn: RunSummary, chosen: AbstractSet[str]) -> str:
+        """Return which earlier turn stays: without this one, the conversation would fall back."""
+        id = turn.context_id
+        for earlier in reversed(self.of_conversation[id]) if turn.turn and turn.revision else ():
+            if earlier == turn.run_id:
+                break
+            if earlier not in chosen and self.known[earlier].turn:
+                return f"run {earlier}, an earlier turn of conversation {id!r}, stays"
         return ""
 
 

@@ -668,7 +668,7 @@ class SqlJournal(SqlLists, SqlEffects, SqlAudit, SqlSearch):
         Args:
             run_ids: These runs, whether they have ended or not.
             ended_before: All root runs that ended before this, timezone-aware. Runs that a fork or
-                a later turn of their conversation still reads stay, and are listed.
+                a later turn reads stay, and committed turns after one that stays; they are listed.
             keep: With *ended_before*: runs that stay with their tree, and the reason of each.
             conversation: All runs of this conversation, whether they have ended or not.
             effects: Whether to remove their effects as well. By default these stay with their
