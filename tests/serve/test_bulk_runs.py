@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.serve.kit import Client, served
-from upshot import Agent, App, ScriptedModel, ToolCall, tool
+from upshot import Agent, App, Request, ScriptedModel, ToolCall, tool
+from upshot.contract.events import Event, RunResumed
 from upshot.journal.audit import needs_audit
 
 
@@ -40,6 +43,12 @@ async def parked(app: App, *ids: str) -> None:
         await (await app.run(id)).result(60)
 
 
+async def until_resumed(events: AsyncIterator[Event]) -> Event:
+    """Return the first event of a second session."""
+    async with asyncio.timeout(20):
+        return await anext(one async for one in events if isinstance(one, RunResumed))
+
+
 def errors(done: Any) -> dict[str, str]:
     return {one["run_id"]: one.get("error", "") for one in done["outcomes"]}
 
@@ -64,6 +73,34 @@ async def test_each_run_is_canceled_or_says_why_not(site: Any) -> None:
     assert found["none"] == "there is no run 'none'"
     statuses = {run.run_id: run.status for run in await app.runs()}
     assert [statuses[id] for id in ids] == ["canceled", "input_required", "completed"]
+
+
+@pytest.mark.parametrize("act", ["cancel", "interrupt", "resume", "bulk"])
+async def test_a_request_that_was_handed_over_is_stopped_where_it_is(
+    tmp_path: Path, act: str
+) -> None:
+    call = [ToolCall("p", "pay", {"order": 1})]
+    bo = Agent("bo", model=ScriptedModel([call, "Done."]), tools=[pay])
+    front = Agent("a", model=ScriptedModel([[ToolCall("h", "transfer_to_bo", {})]]), handoffs=[bo])
+    app = App([front], journal=str(tmp_path / "runs.db"))
+    async with served(app) as client:
+        await app.submit(front, Request("Go.", run_id="r"), attributes={"user": "ann"})
+        await parked(app, "r")
+        sam, body = client.by("sam"), {"action": "cancel", "runs": ["r"]}
+        path = "/api/bulk" if act == "bulk" else f"/api/runs/r/{act}"
+        status, said = await sam.post(path, body if act == "bulk" else {})
+        assert status == 200 and not errors({"outcomes": (), **said}).get("r"), said
+        if act in ("cancel", "bulk"):
+            statuses = {run.agent_id: run.status for run in await app.runs()}
+            assert statuses == {"a": "completed", "bo": "canceled"}
+        if act == "resume":
+            # The parked run works again, and asks the same.
+            async with aclosing((await app.run("r")).events()) as events:
+                assert (await until_resumed(events)).run_id != "r"
+        else:
+            await (await app.run("r")).cancel()
+            status, said = await sam.post("/api/runs/r/interrupt")
+            assert status == 400 and "run r has ended: there is nothing to interrupt" in str(said)
 
 
 async def test_who_may_only_see_changes_nothing(site: Any) -> None:

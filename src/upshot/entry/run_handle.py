@@ -305,6 +305,18 @@ class RunHandle:
         placed = await unlogged_answers(past, run_id, self._journal)
         return all(one.part for one in placed)
 
+    async def last_run(self) -> RunHandle:
+        """Return the handle of the run that has the request now.
+
+        This is the run itself, or the last one if it handed its request over.
+
+        Raises:
+            Misuse: There is no such run.
+            JournalError: The log is damaged or cannot be read.
+        """
+        run_id = (await self._chain())[-1]
+        return RunHandle(run_id, self._journal, secrets=self._secrets)
+
     async def _chain(self) -> list[str]:
         """Return the run and those that its request was handed over to."""
         return await chain_from(self.id, self._journal)

@@ -81,6 +81,8 @@ async def _act(site: Site, user: User, run_id: str, given: Bulk) -> None:
 async def resume_run(site: Site, user: User, run_id: str) -> None:
     """Make a run due that has not ended, such as one whose process died.
 
+    If it handed its request over, this is the last run that got it.
+
     Raises:
         Missing: There is no such run, or it belongs to another user.
         Refused: The user may see it but not do this.
@@ -88,4 +90,5 @@ async def resume_run(site: Site, user: User, run_id: str) -> None:
     """
     why = "fork it to continue from one of its events"
     run = await site.run_of(user, run_id, "operate", act="resume", unless_ended=why)
-    await needs_shared(await site.app.open()).make_due(run.id, "resumed")
+    last = await run.last_run()
+    await needs_shared(await site.app.open()).make_due(last.id, "resumed")

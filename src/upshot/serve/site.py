@@ -534,7 +534,8 @@ class Site:
             run_id: The run.
             need: What the user wants to do.
             act: The word for it in the audit; "" is *need*.
-            unless_ended: Why this is refused for a run that has ended; "" allows it.
+            unless_ended: Why this is refused once the run has ended, and with it those that its
+                request was handed over to; "" allows it.
 
         Raises:
             Missing: There is no such run, or it belongs to another user.
@@ -542,7 +543,7 @@ class Site:
             Misuse: It has ended, and *unless_ended* is given.
         """
         handle, owner = await self._permitted(user, run_id, need)
-        if unless_ended and (await handle.state()).ended:
+        if unless_ended and (await (await handle.last_run()).state()).ended:
             raise Misuse(f"run {handle.id} has ended: {unless_ended}")
         if owner is not None and (act or not permissions.owns(user, owner)):
             await self.note(user, act or need, run_id=run_id)
