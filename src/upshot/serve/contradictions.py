@@ -35,7 +35,7 @@ _MOST_CHARS = 20_000
 _MOST_VALUES = 100
 # Longer values are left out.
 _MOST_DIGITS = 200
-# So much of what has no blank in it is read, and of a name.
+# So much of what has no blank in it is read, and of a name or for the form of an id.
 _MOST_CHUNK = 1_000
 _MOST_NAME = 60
 # So many entries of the arguments are visited, and so deep.
@@ -171,7 +171,7 @@ def compared(request: str, tool_name: str, arguments: JsonObject) -> Compared:
 def _unused(asked: Iterable[_Token], given: list[_Token]) -> Iterator[_Token]:
     """Yield the values of the request that no argument has, in whole or as a group of an id."""
     known = {key for one in given for key in one.keys}
-    parts = {part for one in given if one.number is None for part in _groups(one.text)}
+    parts = {part for one in given if one.number is None for part in _groups(one.text[:_MOST_NAME])}
     for one in asked:
         if known.isdisjoint(one.keys) and one.plain not in parts:
             yield one
@@ -334,7 +334,7 @@ def _shapes(text: str, plain: str, name: _Name) -> tuple[str, ...]:
         return ("url",)
     if "@" in text:
         return ("mail",)
-    shapes = [f"mask {_mask(text)}"]
+    shapes = [f"mask {_mask(text[:_MOST_NAME])}"]
     if len(plain) >= _LONG:
         shapes.append(f"long {len(plain)}")
         if "iban" in name.names or (not name.path and _IBAN.fullmatch(plain)):
