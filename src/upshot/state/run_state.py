@@ -570,7 +570,7 @@ class RunState(msgspec.Struct, eq=False):
         call = event.call
         # A call that was cut off and runs again is still one call.
         self._remove_begun(call.id, event.idempotency_key)
-        if self.is_copied(event) and self._is_asked_about(call.id, call.name, event.step):
+        if self.is_copied(event) and _is_asked_about(self, call.id, call.name, event.step):
             # A fork that makes the call again asks a question of its own.
             del self.asked[call.id]
         self.unsettled[call.id] = event
@@ -579,7 +579,7 @@ class RunState(msgspec.Struct, eq=False):
             self.index.started_tools[call.name] = event
 
     def _tool_settled(self, event: ToolSettled) -> None:
-        self.records.insert(self._place_of(event.record), event.record)
+        _insert(event.record, self.records, self._reply_at, self._call_order)
         if self.taint is None and event.record.is_untrusted:
             self.taint = TaintOrigin(source=event.record.tool_name, call_id=event.record.call_id)
         if self._loose_stored and isinstance(event.record.outcome, ToolArtifactReference):
@@ -589,7 +589,7 @@ class RunState(msgspec.Struct, eq=False):
         if self.is_copied(event) and record.approval is not None:
             self.copied_approvals.add(record.approval.key)
         is_first = record.gate != ID_GATE
-        if is_first and self._is_asked_about(record.call_id, record.tool_name, record.step):
+        if is_first and _is_asked_about(self, record.call_id, record.tool_name, record.step):
             del self.asked[record.call_id]
             self.answers.pop(record.call_id, None)
         if (index := self.index) is not None:
@@ -597,27 +597,12 @@ class RunState(msgspec.Struct, eq=False):
             index.records[event.seq] = record
             index.settled_at[record.call_id] = event.seq
 
-    def _place_of(self, record: ToolRecord) -> int:
-        """Return where to insert *record*: calls keep the order of their reply."""
-        place, order = len(self.records), self._call_order
-        own = order.get(record.call_id)
-        if own is None:
-            return place
-        while place > self._reply_at and order.get(self.records[place - 1].call_id, -1) > own:
-            place -= 1
-        return place
-
     def _remove_begun(self, call_id: str, key: str) -> None:
         """Remove a started call. Others may have the same id, but no other has its key."""
         last = self.unsettled.get(call_id)
         if last is not None and last.idempotency_key == key:
             del self.unsettled[call_id]
         self.begun.pop((call_id, key), None)
-
-    def _is_asked_about(self, call_id: str, tool_name: str, step: str) -> bool:
-        """Whether the approval requested for this id is for this call of a tool in a step."""
-        asked, asked_in = self.asked.get(call_id), self.asked_in.get(call_id, "")
-        return asked is not None and (asked.tool_name, asked_in) == (tool_name, step)
 
     def _artifact_stored(self, event: ArtifactStored) -> None:
         artifact = to_artifact(event)
@@ -776,6 +761,22 @@ class RunState(msgspec.Struct, eq=False):
                 self.lost_calls = min(self.lost_calls, max(0, unanswered))
         # What is still open is asked again, and its old answers do not count.
         self.answered = frozenset()
+
+
+def _insert(
+    record: ToolRecord, records: list[ToolRecord], since: int, order: dict[str, int]
+) -> None:
+    """Insert *record* in the order of its reply, whose records begin at *since*."""
+    place, own = len(records), order.get(record.call_id)
+    while own is not None and place > since and order.get(records[place - 1].call_id, -1) > own:
+        place -= 1
+    records.insert(place, record)
+
+
+def _is_asked_about(state: RunState, call_id: str, tool_name: str, step: str) -> bool:
+    """Whether the approval requested for this id is for this call of a tool in a step."""
+    asked, asked_in = state.asked.get(call_id), state.asked_in.get(call_id, "")
+    return asked is not None and (asked.tool_name, asked_in) == (tool_name, step)
 
 
 def _approval_answered(state: RunState, event: ApprovalAnswered) -> None:
