@@ -82,6 +82,7 @@ _PAGE = f"""SELECT {_ITEM} FROM (SELECT root.*, inbox.asked_at AS waits_since {_
     JOIN inbox ON inbox.root_no = root.run_no
     JOIN runs AS asking ON asking.run_no = inbox.run_no WHERE {{shown}}
     ORDER BY root.waits_since, root.run_no, inbox.run_no, inbox.place"""
+_OF_TOOL = "SELECT 1 FROM inbox WHERE tool = ? LIMIT 1"
 _SIZE = """SELECT count(*)
     FROM inbox JOIN runs AS root ON root.run_no = inbox.root_no WHERE {roots} AND {shown}"""
 
@@ -140,7 +141,11 @@ def move_child_items(connection: WriteConnection, run_no: int) -> None:
 
 def read_inbox(connection: Connection, wanted: InboxQuery) -> tuple[InboxItem, ...]:
     """Return the open questions, longest wait first; see ``SharedJournal.inbox``."""
+    if wanted.tool and connection.execute(_OF_TOOL, (wanted.tool,)).fetchone() is None:
+        return ()
     roots, values = _root_condition(wanted)
+    # By no index: the items are read in the order of their wait, until a page is full.
+    roots = roots.replace("root.status =", "root.status || '' =", 1)
     shown, of_tool = _item_condition(wanted)
     limit = ""
     if wanted.before:
