@@ -63,8 +63,10 @@ async def test_the_page_goes_on_by_itself_when_the_server_was_killed(
         server.start(0, 0)
         # Nobody knows whether the bank has paid, so staff look at it, and the run goes on.
         asked = staff.get_by_role("article", name="Did this happen? refund(number 1041)")
-        await asked.get_by_label("What you saw").fill("it is in the list of the bank")
         await asked.get_by_role("button", name="It happened").click()
+        dialog = staff.get_by_role("dialog")
+        await dialog.get_by_label("What you saw").fill("it is in the list of the bank")
+        await dialog.get_by_role("button", name="It happened").click()
         await expect(page.get_by_text(PAID)).to_be_visible()
         assert await texts(page) == ["I want my money back for order 1041.", PAID]
         assert server.refunds() == [1041]

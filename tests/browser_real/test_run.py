@@ -234,6 +234,15 @@ async def test_a_page_goes_on_by_itself_when_the_server_is_killed_in_a_tool(
             await shop.end()
 
 
+SCROLL = """async () => {
+  const box = document.querySelector('.pane .scroll');
+  for (let at = 0; at < 120; at += 1) {
+    box.scrollTop = (box.scrollHeight * at) / 120;
+    await new Promise(requestAnimationFrame);
+  }
+}"""
+
+
 @pytest.mark.slow
 async def test_a_run_of_4000_steps_is_scrolled_without_a_stall(shop: Any, page_of: Any) -> None:
     app, client, _ = shop
@@ -241,26 +250,20 @@ async def test_a_run_of_4000_steps_is_scrolled_without_a_stall(shop: Any, page_o
     await run.result()
     page = await page_of("about:blank")
     browser = page.context.browser
-    await browser.start_tracing(page=page, categories=TRACED)
-    await page.goto(f"{client.url}/runs/{run.id}")
-    await expect(page.locator("button.row")).to_have_count(STEPS + 1)
-    opening = longest_task(await browser.stop_tracing())
-    drawn = await page.evaluate("performance.getEntriesByName('drawn')[0].startTime")
-    await browser.start_tracing(page=page, categories=TRACED)
-    await page.evaluate(
-        """async () => {
-          const box = document.querySelector('.pane .scroll');
-          for (let at = 0; at < 120; at += 1) {
-            box.scrollTop = (box.scrollHeight * at) / 120;
-            await new Promise(requestAnimationFrame);
-          }
-        }"""
-    )
-    scrolling = longest_task(await browser.stop_tracing())
-    print(f"\n{STEPS + 1} rows: first drawn after {drawn:.0f} ms; opening {opening}, {scrolling}")
-    # The aim is 50 ms of CPU a task. Busy cores, where caches are cold, need half as much again.
-    assert opening.cpu_ms <= 100
-    assert scrolling.cpu_ms <= 100
+    opening: list[float] = []
+    scrolling: list[float] = []
+    # The least of three: other work of the machine only adds, as it empties the caches.
+    for _ in range(3):
+        await browser.start_tracing(page=page, categories=TRACED)
+        await page.goto(f"{client.url}/runs/{run.id}")
+        await expect(page.locator("button.row")).to_have_count(STEPS + 1)
+        opening.append(longest_task(await browser.stop_tracing()).cpu_ms)
+        await browser.start_tracing(page=page, categories=TRACED)
+        await page.evaluate(SCROLL)
+        scrolling.append(longest_task(await browser.stop_tracing()).cpu_ms)
+    print(f"\n{STEPS + 1} rows: longest tasks, ms of CPU: {opening} opening, {scrolling} scrolling")
+    assert min(opening) <= 50
+    assert min(scrolling) <= 50
 
 
 async def test_a_chat_shows_text_as_it_comes_tools_and_what_it_cost(

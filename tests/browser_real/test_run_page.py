@@ -93,6 +93,7 @@ async def test_an_unknown_effect_says_what_to_do_and_who_settled_it(
     await expect(page.locator(".step.on")).to_contain_text("send_mail")
     await effects.get_by_role("link", name="Settle").click()
     await page.get_by_role("button", name="It happened").click()
+    await page.get_by_role("dialog").get_by_role("button", name="It happened").click()
     await page.go_back()
     await expect(effects).to_contain_text("settled by oz")
 

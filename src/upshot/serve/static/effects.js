@@ -3,7 +3,7 @@
 /** @import { EffectChecked, EffectLine, EffectPage } from "api" */
 
 import { EFFECTS, ago, badge, effectBadge, fill, h, jsonNode, keyed, moment, say, took, visible, when, whose } from "./nodes.js";
-import { api, chips, confirmed, go, listQuery, live, local, rows, runPath, shared, to, toNext } from "./site.js";
+import { api, asked, chips, go, listQuery, live, local, rows, runPath, shared, to, toNext } from "./site.js";
 
 const STATES = ["unknown", "applied", "none", "begun"];
 const FILTERS = ["state", "tool", "key", "run_id", "older", "younger"];
@@ -43,7 +43,7 @@ export async function effectsPage(page) {
   const draw = async (/** @type {EffectPage} */ found) => {
     const unknown = found.effects.filter((one) => one.state === "unknown");
     // An effect that the user is about to settle stays unchanged until the next refresh.
-    const isBusy = doubts.contains(document.activeElement) && document.activeElement?.matches("input, button");
+    const isBusy = doubts.contains(document.activeElement) && document.activeElement?.matches("button");
     const known = found.effects.filter((one) => one.state !== "unknown");
     heading.hidden = !known.length;
     empty.hidden = found.effects.length > 0;
@@ -113,13 +113,13 @@ export function mayHave({ tool, declared, since, lookup }) {
 function doubtNode(one, changed) {
   const since = one.ended_at ?? one.started_at;
   const result = h("div.result", { role: "status" });
-  const note = h("input", { name: "note", autocomplete: "off", "aria-label": "What you saw", placeholder: "What you saw, such as re_123 at the bank" });
   const settle = async (/** @type {boolean} */ applied) => {
-    if (!applied && !(await confirmed(`${one.name} did not happen? Its key becomes free, and a call may then make it.`, "It did not happen"))) return;
+    const note = await seen(one.name, applied);
+    if (note === null) return;
     const buttons = node.querySelectorAll("button");
     buttons.forEach((button) => (button.disabled = true));
     try {
-      const known = /** @type {EffectLine} */ (await api(`/api/effects/${encodeURIComponent(one.id)}`, { method: "POST", body: { applied, note: note.value.trim() } }));
+      const known = /** @type {EffectLine} */ (await api(`/api/effects/${encodeURIComponent(one.id)}`, { method: "POST", body: { applied, note } }));
       const isSo = (known.state === "applied") === applied;
       const text = isSo ? `Settled: ${words(applied)}.` : `${known.settled?.by || "Another user"} was first: ${words(known.state === "applied")}. Your answer was not accepted.`;
       say(text);
@@ -138,12 +138,16 @@ function doubtNode(one, changed) {
     h("dl.json", fact("other arguments", one.others && kept(one.others)), fact("began", when(one.started_at)), fact("ended", when(one.ended_at)),
       fact("attempts", one.attempts > 1 && String(one.attempts)), fact("the tool said", one.said && kept(one.said)), fact("idempotency key", one.idempotency_key && h("code", one.idempotency_key)),
       fact("approved by", one.approved_by), fact("call", one.call_id && h("code", one.call_id)), fact("from", from(one))),
-    one.settleable ? h("form", { onsubmit: (event) => event.preventDefault() }, note, h("button", { type: "button", onclick: () => settle(true) }, "It happened"), h("button", { type: "button", onclick: () => settle(false) }, "It did not happen"),
+    one.settleable ? h("div.actions", h("button", { type: "button", onclick: () => settle(true) }, "It happened"), h("button", { type: "button", onclick: () => settle(false) }, "It did not happen"),
       h("button", { type: "button", title: "asks the tool's verify", onclick: async () => (await checkNow(one.id, result)) && changed() }, "Check now"))
       : h("p.quiet", "Other users settle this."),
     result);
   return node;
 }
+
+/** Asks what the user saw of an effect before it is settled; null if the user goes back. A field on each card would cost: a browser's autofill lays out every card that has one. */
+export const seen = (/** @type {string} */ name, /** @type {boolean} */ applied) => asked(applied ? `${name} happened? It counts as done, and is not made again.` : `${name} did not happen? Its key becomes free, and a call may then make it.`,
+  "What you saw", { placeholder: "What you saw, such as re_123 at the bank", yes: applied ? "It happened" : "It did not happen", optional: true });
 
 export const words = (/** @type {boolean} */ applied) => (applied ? "it happened" : "it did not happen");
 

@@ -5,7 +5,7 @@
 /** @import { Compared } from "./alike.js" */
 
 import { alikePage, compare, marks } from "./alike.js";
-import { checkNow, fact, kept, mayHave, words } from "./effects.js";
+import { checkNow, fact, kept, mayHave, seen, words } from "./effects.js";
 import { NUMBER, ago, badge, effectBadge, escaped, fill, h, jsonNode, keyed, many, moment, say, took, visible, when, whose } from "./nodes.js";
 import { prose } from "./markdown.js";
 import { api, chips, confirmed, keys, listQuery, live, local, may, maybe, rows, runPath, shared } from "./site.js";
@@ -148,14 +148,15 @@ class Ask {
       h("dl.json", fact("began", when(p.started_at)), fact("ended", when(p.ended_at)), fact("the tool said", p.error && kept(p.error)), fact("idempotency key", p.idempotency_key && h("code", p.idempotency_key)), fact("call", h("code", p.call_id)))];
   }
 
-  /** What verify saw, and buttons to say whether it happened. */
+  /** Buttons to say whether it happened, or to ask verify. */
   settling() {
-    const note = h("input", { name: "note", autocomplete: "off", "aria-label": "What you saw", placeholder: "What you saw, such as re_123 at the bank" });
-    const answer = (value) => this.send((item) => ({ kind: "answer", id: item.pending.id, value, ...(item.pending.digest ? { digest: item.pending.digest } : {}), ...(note.value.trim() ? { note: note.value.trim() } : {}) }));
-    const deny = async () => (await confirmed(`${this.pending.tool_name} did not happen? Its key becomes free, and a call may then make it.`, "It did not happen")) && answer("no");
+    const settle = async (/** @type {boolean} */ applied) => {
+      const note = await seen(this.pending.tool_name ?? "", applied);
+      if (note !== null) this.send((item) => ({ kind: "answer", id: item.pending.id, value: applied ? "yes" : "no", ...(item.pending.digest ? { digest: item.pending.digest } : {}), ...(note ? { note } : {}) }));
+    };
     const check = async () => (await checkNow(this.pending.id, this.result)) && this.finish(this.result.textContent ?? "");
-    return [h("form", { onsubmit: (event) => event.preventDefault() }, note, h("button", { type: "button", onclick: () => answer("yes") }, "It happened"), h("button", { type: "button", onclick: deny }, "It did not happen"),
-      h("button", { type: "button", title: "asks the tool's verify", onclick: check }, "Check now"))];
+    return [h("button", { type: "button", onclick: () => settle(true) }, "It happened"), h("button", { type: "button", onclick: () => settle(false) }, "It did not happen"),
+      h("button", { type: "button", title: "asks the tool's verify", onclick: check }, "Check now")];
   }
 
   questionNode() {

@@ -2,7 +2,7 @@
 
 /** @import { AgentError, Head, Medium, PlacedLine, PlacedList, RateLimitState, Replayed, RunView, Said } from "api" */
 
-import { NUMBER, badge, fill, h, many, moment, say, statusBadge, visible, when, whose, words } from "./nodes.js";
+import { NUMBER, badge, fill, h, many, moment, painted, say, statusBadge, visible, when, whose, words } from "./nodes.js";
 import { link, markdown, prose } from "./markdown.js";
 import { api, asked, confirmed, go, keys, live, local, may, maybe, rows, runPath, shared, stream, to } from "./site.js";
 import { answeredText, drawPending } from "./inbox.js";
@@ -17,6 +17,8 @@ import { Verdict } from "./verdict.js";
 // How long one frame draws rows, and half as long messages; the rest follows in the next, so that a long run does not
 // stall the page.
 const SLICE_MS = 8;
+// How often the timeline follows the transcript while it scrolls.
+const MARK_MS = 150;
 // The messages of one section, which is not laid out while it is off screen.
 const CHUNK = 10;
 // How often a page that is open looks for notes and settled effects.
@@ -60,7 +62,8 @@ class RunPanel {
     this.nodes = new Map();
     // The row that an event ended; the message of that event belongs to it.
     this.endedBy = new Map();
-    this.frame = 0;
+    /** @type {Promise<void> | null} */
+    this.settling = null;
     this.follow = true;
     this.timeline = new Timeline({ id, page, onSelect: (row) => this.showMessages(row) });
     this.verdict = new Verdict({ id, page, select: (step) => this.timeline.select(this.timeline.rows, step) });
@@ -126,9 +129,10 @@ class RunPanel {
     this.drawHead();
   }
 
+  /** Settles after the next frame, in a task of its own: the frame's is for layout and paint. */
   settleSoon() {
-    this.frame ||= requestAnimationFrame(() => {
-      this.frame = 0;
+    this.settling ??= painted().then(() => {
+      this.settling = null;
       this.settle();
     });
   }
@@ -407,10 +411,9 @@ class RunPanel {
     return mediaNode(`/api${runPath(this.id)}/events/${message.seq}/media/${at}`, one.media_type ?? "", one.name) ?? h("p.quiet", `${one.kind} ${name} (${one.media_type || "unknown type"})`);
   }
 
-  /** Marks the row of the message at the top of the transcript. */
+  /** Marks the row of the message at the top of the transcript, a few times a second while it scrolls. */
   mark() {
-    if (this.marking) return;
-    this.marking = requestAnimationFrame(() => {
+    this.marking ||= setTimeout(() => {
       this.marking = 0;
       const box = this.rightScroll.getBoundingClientRect();
       const found = /** @type {HTMLElement} */ (document.elementFromPoint(box.left + box.width / 2, box.top + 24)?.closest(".message"));
@@ -419,7 +422,7 @@ class RunPanel {
       const row = this.timeline.rows.nodes.get(found.dataset.row);
       row?.classList.add("here");
       if (row && this.timeline.selected === null) within(this.leftScroll, row);
-    });
+    }, MARK_MS);
   }
 
   toEnd() {

@@ -377,13 +377,20 @@ export function confirmed(question, yes) {
   });
 }
 
-export function asked(question, label, given = "") {
+/**
+ * Asks for a line of text; null if the user goes back.
+ * @param {string} question
+ * @param {string} label
+ * @param {{given?: string, placeholder?: string, yes?: string, optional?: boolean}} [options]
+ * @returns {Promise<string | null>}
+ */
+export function asked(question, label, { given = "", placeholder = label, yes = "Go", optional = false } = {}) {
   return new Promise((done) => {
-    const field = h("input", { value: given, required: true, "aria-label": label, placeholder: label });
+    const field = h("input", { value: given, required: !optional, autocomplete: "off", "aria-label": label, placeholder });
     const box = h("dialog", { "aria-label": question, onclose: () => {
-      done(box.returnValue === "yes" ? field.value.trim() : "");
+      done(box.returnValue === "yes" ? field.value.trim() : null);
       box.remove();
-    } }, h("p", question), h("form", { method: "dialog" }, field, h("div.actions", h("button", { type: "button", onclick: () => box.close("no") }, "Back"), h("button.primary", { value: "yes" }, "Go"))));
+    } }, h("p", question), h("form", { method: "dialog" }, field, h("div.actions", h("button", { type: "button", onclick: () => box.close("no") }, "Back"), h("button.primary", { value: "yes" }, yes))));
     document.body.append(box);
     box.showModal();
     field.focus();

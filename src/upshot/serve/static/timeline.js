@@ -107,9 +107,9 @@ export class Rows {
     const button = h(`button.row.${row.kind}`, { type: "button", "aria-expanded": "false", onclick: () => this.timeline.select(this, row.id, { toggle: true }) },
       h("span.name", h("span.no", String(row.id + 1)), row.child ? h("span", { title: row.child }, `child run …${row.child.slice(-5)}`) : row.name), h("span.track", { "aria-hidden": "true" }, bar),
       h(`span.word.${tone}`, row.effect && row.effect !== "none" ? [effectBadge(row.effect), " "] : null, word, row.note || row.detail ? h("span.quiet", ` ${isRunning && row.note ? row.note : row.detail ?? ""}`) : null),
-      h("span.num", row.kind === "mark" || row.lost ? "" : took(seconds)), h("span.num.tok", tokensOf(row.usage)), h("span.num", money(row.cost)));
+      ...[["took", row.kind === "mark" || row.lost ? "" : took(seconds)], ["tok", tokensOf(row.usage)], ["cost", money(row.cost)]].map(([name, text]) => text && h(`span.num.${name}`, text)));
     const isOpen = this.children.has(String(row.id));
-    const node = h("div.step", { role: "listitem" }, button, row.child ? h("button.twist", { type: "button", "aria-expanded": String(isOpen), "aria-label": `Steps of child run ${row.child}`, onclick: () => this.turn(row) }, h("span", { "aria-hidden": "true" }, "›")) : null);
+    const node = h(row.child ? "div.step.parent" : "div.step", { role: "listitem" }, button, row.child ? h("button.twist", { type: "button", "aria-expanded": String(isOpen), "aria-label": `Steps of child run ${row.child}`, onclick: () => this.turn(row) }, h("span", { "aria-hidden": "true" }, "›")) : null);
     node.dataset.row = this.depth ? key : String(row.id);
     if (this.timeline.selected === key) this.expand(node, row);
     return node;
