@@ -203,14 +203,23 @@ async def judge(app: App, runs: list[RunHandle], effects: Path, fleet: Fleet) ->
     made = Counter(effects.read_text().splitlines())
     journal = await app.open()
     times: dict[str, list[float]] = {}
-    unknown = 0
+    unknown = set_aside = 0
     for run in runs:
         result = await run.result(0)
-        assert result is not None and result.status == "completed", (run.id, result)
+        assert result is not None
         events = [event async for event in journal.events(run.id)]
         times[run.id] = [event.time.timestamp() for event in events if event.time is not None]
         told = [event.record for event in events if isinstance(event, ToolSettled)]
-        assert len(told) == STEPS
+        if result.error is not None and result.error.code == "worker_lost":
+            # Among so many kills a run may die three times in one place, and is set aside as it
+            # should be. The third time it has a process of its own, of which no kill is listed.
+            assert sum(run.id in held for _, held in fleet.kills) >= 2, run.id
+            done = {one.split()[1] for one in made if one.startswith(f"{run.id} ")}
+            assert done <= {record.call_id.removeprefix("c") for record in told}, (run.id, told)
+            set_aside += 1
+        else:
+            assert result.status == "completed", (run.id, result)
+            assert len(told) == STEPS
         for record in told:
             count = made[f"{run.id} {record.call_id.removeprefix('c')}"]
             if record.effect == "applied":
@@ -229,8 +238,8 @@ async def judge(app: App, runs: list[RunHandle], effects: Path, fleet: Fleet) ->
         took_s = max(map(max, times.values())) - min(map(min, times.values()))
         print(
             f"\n{len(runs)} runs in {took_s:.0f} s, {len(fleet.kills)} kills, {dict(fleet.harm)}, "
-            f"{unknown} steps told as unknown, {len(waits)} takeovers: p50 {p50:.1f} s, "
-            f"p99 {p99:.1f} s, at most {waits[-1]:.1f} s"
+            f"{unknown} steps told as unknown, {set_aside} runs set aside, "
+            f"{len(waits)} takeovers: p50 {p50:.1f} s, p99 {p99:.1f} s, at most {waits[-1]:.1f} s"
         )
         # A few runs are over before a worker that was killed is there again.
         assert not IS_LARGE or p99 <= LEASE_S + 3

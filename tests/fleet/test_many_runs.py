@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from itertools import islice
@@ -130,9 +131,13 @@ async def fill(journal: SqlJournal) -> None:
         await journal.write(lambda connection: write(connection, some))
 
 
-def server_cpu_s(pids: Sequence[int]) -> float:
-    """The CPU seconds that processes of this machine have used."""
-    return sum(int(Path(f"/proc/{pid}/schedstat").read_text().split()[0]) for pid in pids) / 1e9
+def server_cpu_s(pids: Iterable[int]) -> dict[int, float]:
+    """The CPU seconds that processes of this machine have used, of those that still run."""
+    used: dict[int, float] = {}
+    for pid in pids:
+        with suppress(FileNotFoundError, ProcessLookupError):
+            used[pid] = int(Path(f"/proc/{pid}/schedstat").read_text().split()[0]) / 1e9
+    return used
 
 
 async def backends_of(journal: SqlJournal) -> list[int]:
@@ -153,7 +158,7 @@ async def cost_of(act: Callable[[], Awaitable[object]], journal: SqlJournal) -> 
         began, served = time.process_time(), server_cpu_s(pids)
         await act()
         here.append(time.process_time() - began)
-        there.append(server_cpu_s(pids) - served)
+        there.append(sum(now - served[pid] for pid, now in server_cpu_s(served).items()))
     return min(here), min(there)
 
 
