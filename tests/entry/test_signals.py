@@ -22,6 +22,8 @@ from upshot import (
     Failed,
     Graph,
     GraphEngine,
+    Handoff,
+    LoopEngine,
     MachineEngine,
     Misuse,
     Node,
@@ -29,7 +31,9 @@ from upshot import (
     Parked,
     PendingExternal,
     Request,
+    ScriptedModel,
     ScriptEngine,
+    ToolCall,
     WaitSignal,
     attach,
     broadcast,
@@ -39,7 +43,7 @@ from upshot import (
     resume,
     run,
 )
-from upshot.journal import open_journal
+from upshot.journal import MemoryJournal, open_journal
 from upshot.journal.shared import needs_shared
 
 
@@ -348,6 +352,78 @@ async def test_a_signal_after_the_deadline_is_for_the_next_wait_in_every_session
             await handle.signal("paid", "late")
         result = await resume("r", agent, journal=journal)
         assert (result.output, mails) == (["reminded", "late"], ["reminder"])
+
+
+def chain_that_waits() -> list[Agent[Any]]:
+    """An agent that hands over to one that waits for a signal."""
+    hand_over = [ToolCall("h", "transfer_to_waiter", {})]
+    handing = Agent[Any]("desk", model=ScriptedModel([hand_over]), handoffs=[Handoff("waiter")])
+    return [handing, waiter("paid", "paid")]
+
+
+async def test_signals_that_come_before_a_handoff_are_for_the_run_that_waits(place: Any) -> None:
+    async with App(chain_that_waits(), journal=place) as app:
+        handle = await app.submit("desk", "?")
+        assert await handle.signal("paid", 1, key="evt_1") == "delivered"
+        assert await handle.signal("paid", 2) == "delivered"
+        await app.activate(handle.id)
+        result = await handle.result(0)
+        assert result is not None and result.output == [1, 2]
+
+
+class Acting(MemoryJournal):
+    """Does something before it stores a signal, or right after."""
+
+    before: Any = None
+    after: Any = None
+
+    async def place_answer(self, *given: Any, **more: Any) -> Any:
+        act, self.before = self.before, None
+        await (act() if act else asyncio.sleep(0))
+        standing = await super().place_answer(*given, **more)
+        act, self.after = self.after, None
+        await (act() if act else asyncio.sleep(0))
+        return standing
+
+
+@pytest.mark.parametrize("moment", ["before", "after"])
+async def test_a_signal_during_a_handoff_is_for_the_next_run(moment: str) -> None:
+    journal = Acting()
+    async with App(chain_that_waits(), journal=journal) as app:
+        handle = await app.submit("desk", "?")
+        setattr(journal, moment, lambda: app.activate(handle.id))
+        assert await handle.signal("paid", 1, key="evt_1") == "delivered"
+        assert await handle.signal("paid", 1, key="evt_1") == "repeated"
+        await handle.signal("paid", 2)
+        for due in await app.due():
+            await app.activate(due.run_id)
+        result = await handle.result(0)
+        assert result is not None and result.output == [1, 2]
+
+
+async def test_a_signal_that_a_run_read_is_not_delivered_again_after_its_handoff() -> None:
+    async def read(run: Any, host: Any, board: Any) -> Any:
+        await host.wait_signal("paid")
+        return await LoopEngine().execute(run, host, board)
+
+    desk, waits = chain_that_waits()
+    async with App([desk.but(engine=ScriptEngine(read)), waits], journal="memory:") as app:
+        handle = await app.submit("desk", "?")
+        assert await handle.signal("paid", 1, key="evt_1") == "delivered"
+        await app.activate(handle.id)
+        assert (await handle.last_run()).id != handle.id
+        assert await handle.signal("paid", 1, key="evt_1") == "repeated"
+
+
+async def test_a_signal_that_comes_as_the_run_ends_is_not_called_delivered() -> None:
+    async def work(run: Any, host: Any, board: Any) -> str:
+        return "Done."
+
+    journal = Acting()
+    async with App([Agent[Any]("a", engine=ScriptEngine(work))], journal=journal) as app:
+        handle = await app.submit("a", "?")
+        journal.before = lambda: app.activate(handle.id)
+        assert await handle.signal("paid", 1) == "ended"
 
 
 async def test_a_broadcast_reaches_every_open_run_of_the_agent_once(place: Any) -> None:

@@ -122,6 +122,25 @@ async def test_a_parked_run_that_is_interrupted_is_due_and_ends_when_it_is_taken
         assert await app.due() == []
 
 
+@pytest.mark.parametrize("waits_for", ["wait_signal", "wait_for", "ask_user"])
+async def test_a_run_whose_own_engine_waits_ends_when_it_is_interrupted(
+    journal: Any, waits_for: str
+) -> None:
+    async def work(run: Any, host: Any, board: Any) -> Any:
+        return await getattr(host, waits_for)("paid")
+
+    agent = Agent[Any]("a", engine=ScriptEngine(work))
+    async with App([agent], journal=journal) as app:
+        handle = await app.submit("a", "Wait.")
+        parked = await app.activate(handle.id)
+        assert parked is not None and parked.pending
+        await handle.interrupt("user_input", "wrong number")
+        result = await app.activate(handle.id)
+        assert result is not None
+        assert (result.status, result.detail) == (Status.INTERRUPTED, "wrong number")
+        assert await app.inbox() == ()
+
+
 async def test_a_queued_run_that_is_interrupted_ends_when_it_is_taken_up(journal: Any) -> None:
     model = ScriptedModel(["Never."])
     async with App([Agent("a", model=model)], journal=journal) as app:

@@ -283,7 +283,7 @@ async def broadcast(
         Misuse: The name or a filter is not allowed, or JSON cannot express the value.
         JournalError: The journal cannot be read or written.
     """
-    from upshot.entry.signals import broadcast_signal
+    from upshot.entry.run_handle import broadcast_signal
     from upshot.journal.opening import open_journal
 
     async with open_journal(journal, create=False) as opened:

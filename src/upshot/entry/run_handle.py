@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager, suppress
-from typing import Literal
+from typing import Literal, Unpack
+from uuid import uuid4
 
 from upshot.contract.base.checks import check_amount, format_value
 from upshot.contract.base.enums import InterruptCause
@@ -14,7 +15,7 @@ from upshot.contract.events import Event, RunResumed, RunSettled
 from upshot.contract.message import Unknown
 from upshot.contract.model_calls import ModelRetried
 from upshot.contract.pending import AnyAnswer, Outdated, Taken
-from upshot.contract.protocols import Journal, Note, RunSummary
+from upshot.contract.protocols import Journal, Note, RunFilters, RunSummary
 from upshot.contract.result import AgentResult
 from upshot.entry.answers import (
     Allow,
@@ -38,9 +39,11 @@ from upshot.journal.watching import of_run, watch
 from upshot.runs.plan import Where, check_run_id
 from upshot.runs.redaction import lift_secrets
 from upshot.state.run_state import RunState
+from upshot.state.signals import check_signal_name
 from upshot.state.stored_events import next_event, result_of, seeds_of, states
 
 Until = Literal["ended", "parked"]
+_PAGE = 500
 
 
 class RunHandle:
@@ -190,7 +193,8 @@ class RunHandle:
         """Send a signal to the run, for ``host.wait_signal(name)``.
 
         It is kept until the run waits for it, and each wait takes one. A parked run that waits for
-        it becomes due. If the request was handed over, the last run of the chain gets it.
+        it becomes due. If the request was handed over, the last run of the chain gets it, and what
+        an earlier one has not read.
 
         Args:
             name: The name of the signal.
@@ -201,14 +205,22 @@ class RunHandle:
 
         Returns:
             "delivered"; "repeated" if an earlier signal had the key; or "ended" if the run has
-            ended, so that nothing was stored.
+            ended, so that nothing reads it.
 
         Raises:
             Misuse: There is no such run, the name is not allowed, or JSON cannot express the value.
             JournalError: The journal cannot be read or written.
         """
+        delivery: Delivery = "ended"
+        is_sent, key = False, key or uuid4().hex
         run_id = (await self._chain())[-1]
-        return await send_signal(run_id, name, value, journal=self._journal, key=key, by=by)
+        while run_id:
+            sent = await send_signal(run_id, name, value, journal=self._journal, key=key, by=by)
+            is_sent = is_sent or sent == "delivered"
+            delivery = "delivered" if is_sent and sent == "repeated" else sent
+            # It may have handed its request over before it read the signal.
+            run_id = await self._next_run_of(run_id)
+        return delivery
 
     async def interrupt(self, cause: str = InterruptCause.USER_CANCEL, detail: str = "") -> None:
         """Request that the run stop at its next safe point; it ends as interrupted.
@@ -355,6 +367,28 @@ class RunHandle:
             if state.seq == seq:
                 break
         return state
+
+
+async def broadcast_signal(
+    name: str,
+    value: Json,
+    *,
+    journal: Journal,
+    key: str = "",
+    by: str = "",
+    **filters: Unpack[RunFilters],
+) -> list[str]:
+    """Send a signal to every run that has not ended; see ``upshot.broadcast``."""
+    check_signal_name(name)
+    key, before, found = key or uuid4().hex, "", list[str]()
+    while page := await journal.runs(**{"limit": _PAGE, **filters, "before": before}):
+        for run in page:
+            if run.ended:
+                continue
+            delivery = await RunHandle(run.run_id, journal).signal(name, value, key=key, by=by)
+            found += [run.run_id] if delivery != "ended" else []
+        before = page[-1].run_id
+    return found
 
 
 async def chain_from(run_id: str, journal: Journal) -> list[str]:

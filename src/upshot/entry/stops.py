@@ -16,6 +16,7 @@ from upshot.contract.base.enums import InterruptCause
 from upshot.contract.protocols import Journal
 from upshot.contract.run_control import Interrupt
 from upshot.entry.run_lease import sessions_of
+from upshot.entry.signals import pass_signals_on
 from upshot.errors import JournalError, Misuse
 from upshot.journal.memory_journal import MemoryJournal
 from upshot.journal.shared import SharedJournal, Stop, needs_shared, shared_journal
@@ -73,13 +74,16 @@ def stop_session(session: Session, stop: Stop) -> None:
 async def with_stops(session: Session, journal: Journal) -> Session:
     """Return a session that is about to start, after applying earlier requests to it.
 
-    A session that continues a stopped run drops those requests instead.
+    Of a chain of handoffs, it also gets the signals that the run before has not read. A session
+    that continues a stopped run drops those requests instead.
     """
     shared, plan = shared_journal(journal), session.plan
     run_ids = [plan.run_id]
     if plan.parent_run_id and plan.run_id == child_id(CHAIN_OPTION, plan.parent_run_id):
         # The parent may have handed its request over before it saw the request to stop.
         run_ids.append(plan.parent_run_id)
+        if shared is not None:
+            await pass_signals_on(plan.parent_run_id, plan.run_id, journal)
     if shared is not None and plan.continue_stopped:
         for run_id in run_ids:
             await shared.drop_stops(run_id)

@@ -87,8 +87,8 @@ def classify(
             return COMPLETED
         case Interrupted(interrupt=own):
             return _interrupted_ending(interrupt or own, exception)
-        case Parked(pending=pending, reason=reason):
-            return _parked_ending((*pending, *questions), reason)
+        case Parked():
+            return _parked_ending(exception, questions, interrupt)
         case Aborted(error=error):
             return Ending(status=Status.ABORTED, error=error, exception=exception)
         case Failed(error=error) if interrupt and _is_of_interrupted_run(error):
@@ -163,8 +163,13 @@ def _is_of_interrupted_run(error: AgentError) -> bool:
     return error.code is ErrorCode.INTERRUPTED and error.origin is Origin.HOST
 
 
-def _parked_ending(pending: tuple[Pending, ...], reason: str) -> Ending:
-    pending = unique_pending(pending)
+def _parked_ending(
+    parked: Parked, questions: Iterable[Pending], interrupt: Interrupt | None
+) -> Ending:
+    if interrupt is not None:
+        # An engine that parks without looking for the request would wait on regardless.
+        return _interrupted_ending(interrupt, parked)
+    reason, pending = parked.reason, unique_pending((*parked.pending, *questions))
     waits = ", ".join(map(_describe, pending))
     unasked = f"The run was parked: {reason}" if reason else _UNASKED
     message = f"The run waits for people: {waits}." if waits else unasked

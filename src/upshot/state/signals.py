@@ -17,6 +17,8 @@ from upshot.errors import Misuse
 EXPIRED: Final[JsonObject] = {"upshot": "expired"}
 """What the log has as the answer of a wait that ended without a signal."""
 
+_ITEM = "signal "
+
 
 def check_signal_name(name: object) -> None:
     """Raise Misuse if *name* cannot name a signal."""
@@ -41,7 +43,13 @@ def numbers_of(name: str, ids: Iterable[str]) -> set[int]:
 
 def signal_item(signal: str) -> str:
     """Return the name under which a journal stores the delivery of ``name#number``."""
-    return f"signal {signal}"
+    return f"{_ITEM}{signal}"
+
+
+def signal_of_item(item: str) -> tuple[str, int]:
+    """Return the name and number in ``signal_item``; ("", 0) if *item* names another question."""
+    name, _, number = item.removeprefix(_ITEM).rpartition("#")
+    return (name, int(number)) if item.startswith(_ITEM) and number.isdigit() else ("", 0)
 
 
 def wait_id(name: str, place: str, taken: Iterable[str], failed: Collection[str]) -> str:
