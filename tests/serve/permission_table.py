@@ -179,7 +179,7 @@ ROWS = [
     Row("GET", "/api/runs/{run}/artifacts/{id}/shown", "see", ok=(404,)),
     Row("GET", "/api/runs/{run}/events/{seq:int}/media/{at:int}", "see", ok=(404,)),
     Row("GET", "/api/runs/{run}/causes", "see"),
-    Row("GET", "/api/runs/{run}/placed", "see"),
+    Row("GET", "/api/runs/{run}/unread-answers", "see"),
     Row("GET", "/api/runs/{run}/costly", "see"),
     Row("GET", "/api/runs/{run}/copies/case", "see"),
     Row("GET", "/api/runs/{run}/copies/test", "see", ok=(400,)),

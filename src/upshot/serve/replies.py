@@ -254,7 +254,7 @@ class Causes(Value, frozen=True, kw_only=True):
     chain: tuple[CauseLine, ...]
 
 
-class PlacedLine(Value, frozen=True, kw_only=True):
+class UnreadAnswer(Value, frozen=True, kw_only=True):
     """An answer that no session has read yet.
 
     Attributes:
@@ -272,14 +272,14 @@ class PlacedLine(Value, frozen=True, kw_only=True):
     is_part: bool = False
 
 
-class PlacedList(Value, frozen=True, kw_only=True):
+class UnreadAnswers(Value, frozen=True, kw_only=True):
     """The answers to what a run waits for that no session has read yet.
 
     Attributes:
-        placed: The answers, oldest first for each question.
+        answers: The answers, oldest first for each question.
     """
 
-    placed: tuple[PlacedLine, ...]
+    answers: tuple[UnreadAnswer, ...]
 
 
 class Costly(Value, frozen=True, kw_only=True):

@@ -86,7 +86,7 @@ class RunDetails:
             ("GET", f"{run}/events/{{seq:int}}/sent", self.sent),
             ("GET", f"{run}/events/{{seq:int}}/media/{{at:int}}", self.media),
             ("GET", f"{run}/causes", self.causes),
-            ("GET", f"{run}/placed", self.placed),
+            ("GET", f"{run}/unread-answers", self.unread_answers),
             ("GET", f"{run}/costly", self.costly),
             ("GET", f"{run}/compare/{{other}}", self.compare),
             ("GET", f"{run}/artifacts/{{id}}", self.artifact),
@@ -124,7 +124,7 @@ class RunDetails:
                     next_run = await self._site.run_of(user, cause.child)
         return replies.Causes(chain=tuple(found))
 
-    async def placed(self, request: Request, user: User) -> object:
+    async def unread_answers(self, request: Request, user: User) -> object:
         """Return the answers to what a run waits for that no session has read yet."""
         run = await self._site.run_of(user, request.path_params["run"])
         journal = await self._site.app.open()
@@ -133,26 +133,26 @@ class RunDetails:
             asking: await needs_shared(journal).placed_answers(asking)
             for asking in {one.run_id or run.id for one in pending}
         }
-        found: list[replies.PlacedLine] = []
+        found: list[replies.UnreadAnswer] = []
         for one in pending:
             if isinstance(one, PendingEffect):
                 entry = None if ledger is None else await ledger.effect(one.id)
                 known = None if entry is None else entry.settled
                 if known is not None:
-                    line = replies.PlacedLine(id=one.id, by=known.by, at=known.at, did="settled")
+                    line = replies.UnreadAnswer(id=one.id, by=known.by, at=known.at, did="settled")
                     found.append(line)
                 continue
-            for placed in given[one.run_id or run.id]:
-                if _is_for(placed, one):
-                    line = replies.PlacedLine(
+            for given_answer in given[one.run_id or run.id]:
+                if _is_for(given_answer, one):
+                    line = replies.UnreadAnswer(
                         id=one.id,
-                        by=placed.answer.by,
-                        at=placed.at,
-                        did=_DID.get(type(placed.answer), "answered"),
-                        is_part=placed.part > 0,
+                        by=given_answer.answer.by,
+                        at=given_answer.at,
+                        did=_DID.get(type(given_answer.answer), "answered"),
+                        is_part=given_answer.part > 0,
                     )
                     found.append(line)
-        return replies.PlacedList(placed=tuple(found))
+        return replies.UnreadAnswers(answers=tuple(found))
 
     async def costly(self, request: Request, user: User) -> object:
         """Whether a run cost much more than the other runs of its agent that the user may see."""

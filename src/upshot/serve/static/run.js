@@ -1,6 +1,6 @@
 // The page of a run.
 
-/** @import { AgentError, Head, Medium, PlacedLine, PlacedList, RateLimitState, Replayed, RunView, Said } from "api" */
+/** @import { AgentError, Head, Medium, RateLimitState, Replayed, RunView, Said, UnreadAnswer, UnreadAnswers } from "api" */
 
 import { NUMBER, badge, fill, h, many, moment, painted, say, statusBadge, visible, when, whose, words } from "./nodes.js";
 import { link, markdown, prose } from "./markdown.js";
@@ -43,7 +43,7 @@ export async function runPage(page, id) {
   }));
   if (!page.isThere()) return;
   rows(page, () => [...run.timeline.rows.node.querySelectorAll("button.row")]);
-  live(page, () => run.loadPlaced());
+  live(page, () => run.loadUnread());
   page.closing(keys((key, event) => (key === "f" && run.toEnd()) || run.timeline.key(key, event)));
 }
 
@@ -57,7 +57,7 @@ class RunPanel {
     this.messages = new Map();
     this.waiting = new Set();
     // The answers that no session has read yet.
-    this.placed = /** @type {readonly PlacedLine[]} */ ([]);
+    this.unread = /** @type {readonly UnreadAnswer[]} */ ([]);
     /** @type {Map<string, any>} */
     this.nodes = new Map();
     // The row that an event ended; the message of that event belongs to it.
@@ -121,11 +121,11 @@ class RunPanel {
   }
 
   /** Reads the answers that no session has read yet. */
-  async loadPlaced() {
+  async loadUnread() {
     if (this.head.status !== "input_required") return;
-    const found = /** @type {PlacedList | null} */ (await maybe(`/api${runPath(this.id)}/placed`));
+    const found = /** @type {UnreadAnswers | null} */ (await maybe(`/api${runPath(this.id)}/unread-answers`));
     if (!found || !this.page.isThere()) return;
-    this.placed = found.placed;
+    this.unread = found.answers;
     this.drawHead();
   }
 
@@ -158,8 +158,8 @@ class RunPanel {
     if (this.drawnFor !== status) {
       this.drawnFor = status;
       this.verdict.load().catch(() => null);
-      this.placed = [];
-      this.loadPlaced().catch(() => null);
+      this.unread = [];
+      this.loadUnread().catch(() => null);
     }
     if (!isWhole) {
       this.settleSoon();
@@ -236,19 +236,19 @@ class RunPanel {
 
   drawHead() {
     const head = this.head;
-    const given = new Map(this.placed.filter((one) => !one.is_part).map((one) => [one.id, one]));
+    const given = new Map(this.unread.filter((one) => !one.is_part).map((one) => [one.id, one]));
     const waits = head.pending ?? [];
     const isAnswered = waits.length > 0 && waits.every((one) => given.has(pendingId(one)));
     this.verdict.draw(head, this.timeline.rows.rows.values(), isAnswered ? `${[...new Set([...given.values()].map((one) => `${one.by || "An unnamed user"} ${one.did} it`))].join(", ")}. It waits for a worker.` : "");
     const mayWork = may("operate");
-    const mark = JSON.stringify([head.status, head.pending, head.answered?.length, head.warnings?.length, head.children?.length, head.artifacts?.length, head.model, head.started_at, head.rate_limit, head.redacted, mayWork, this.placed]);
+    const mark = JSON.stringify([head.status, head.pending, head.answered?.length, head.warnings?.length, head.children?.length, head.artifacts?.length, head.model, head.started_at, head.rate_limit, head.redacted, mayWork, this.unread]);
     if (mark === this.headMark) return;
     this.headMark = mark;
     fill(this.top, h("div.line", statusBadge(head.status ?? "running", isAnswered), h("span.quiet", head.agent), head.owner && h("span.quiet", whose(head)), head.model && h("span.quiet", head.model), head.started_at && h("time.quiet", { datetime: head.started_at }, moment(head.started_at, { long: true })), h("code.id", this.id)),
       h("h1.request", { title: head.request, dir: "auto" }, head.request || "(no text)"),
       head.redacted ? h("p.odd", `The content of this run was removed${head.redacted.by ? ` by ${head.redacted.by}` : ""}`, head.redacted.at ? [", ", when(head.redacted.at)] : null, ".") : null);
     this.drawActions(head, mayWork);
-    drawPending(this.pending, this.id, waits.filter((one) => !given.has(pendingId(one))).map((one) => withApprovals(one, this.placed)), head);
+    drawPending(this.pending, this.id, waits.filter((one) => !given.has(pendingId(one))).map((one) => withApprovals(one, this.unread)), head);
     for (const one of waits) {
       const known = given.get(pendingId(one));
       if (known) this.pending.append(h("p.answered", { role: "status", "data-key": `answered ${known.id}` }, h("b", known.by || "An unnamed user"), " ", known.did, " this ", when(known.at), ": ", "tool_name" in one ? h("code", visible(one.tool_name)) : "a question", ". The run waits for a worker."));
@@ -436,8 +436,8 @@ class RunPanel {
 const pendingId = (/** @type {any} */ one) => (one.kind === "pending_approval" ? one.call_id : one.id);
 
 /** What a run waits for, with the approvals that no session has read yet. */
-function withApprovals(/** @type {any} */ one, /** @type {readonly PlacedLine[]} */ placed) {
-  const given = placed.filter((each) => each.is_part && each.id === pendingId(one)).map(({ by, at }) => ({ by, at }));
+function withApprovals(/** @type {any} */ one, /** @type {readonly UnreadAnswer[]} */ unread) {
+  const given = unread.filter((each) => each.is_part && each.id === pendingId(one)).map(({ by, at }) => ({ by, at }));
   return given.length ? { ...one, approved_by: [...(one.approved_by ?? []), ...given] } : one;
 }
 
