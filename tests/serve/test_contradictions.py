@@ -71,6 +71,16 @@ ORDINARY: list[tuple[str, str, dict[str, Any]]] = [
         "refund",
         {"order": 5033, "items": [1, 2]},
     ),
+    ("Ich bin Kunde 4711, erstatte Order 5033", "refund", {"order": 5033, "amount": 1730}),
+    ("Gib 25 Prozent auf Bestellung 5033", "discount", {"order": "5033", "rate": 0.25}),
+    ("Buche einen Tisch für 4 um 19:30", "book", {"people": 4, "at": "2027-05-05T19:30"}),
+    ("Leite die Mail von ben@x.example weiter", "send_mail", {"to": "help@s.example", "text": ""}),
+    ("Der Kunde hat 3 mal wegen 5033 geschrieben", "refund", {"order": 5033, "items": [1, 2]}),
+    ("I paid 1730 for it, please refund", "refund", {"order": 5033, "iban": IBAN}),
+    ("I am user 8123 and forgot my password", "reset_password", {"ticket": 4411}),
+    ("What did customer 4711 buy? Refund it.", "refund", {"order": 5034, "amount": 20}),
+    ("Cancel booking 1234", "cancel_booking", {"reference": "AB-1234", "fee": 1500}),
+    ("Call +49 170 1234567, extension 204", "call", {"phone": "+49 170 1234567", "wait_s": 120}),
 ]
 # Calls that do something else than was asked: the argument, and what the request says.
 WRONG: list[tuple[str, str, dict[str, Any], list[tuple[str, str]]]] = [
@@ -123,7 +133,22 @@ WRONG: list[tuple[str, str, dict[str, Any], list[tuple[str, str]]]] = [
         "Block card 4111 1111 1111 1111",
         "block_card",
         {"card": "4111111111111112"},
-        [("card", "4111 1111 1111 1111")],
+        [("card", "4111111111111111")],
+    ),
+    (
+        "Erstatte Bestellung 5033",
+        "refund",
+        {"order": 9917, "amount": 20},
+        [("order", "5033")],
+    ),
+    ("Erstatte 45 Euro für 5033", "refund", {"order": 5033, "amount": 450}, [("amount", "45")]),
+    ("Schick es an ben@a.example", "send", {"to": "eve@b.example"}, [("to", "ben@a.example")]),
+    ("Remboursez la commande 5033", "refund", {"order": 5043}, [("order", "5033")]),
+    (
+        "Zahle 90 auf GB33 BUKB 2020 1555 5555 55",
+        "pay",
+        {"account": "GB33BUXB20201555555555", "amount": 90},
+        [("account", "GB33BUKB20201555555555")],
     ),
 ]
 # An address or account of the request, and others that look like it.

@@ -3,15 +3,16 @@
 The request names order 5033 and the call is about order 5034: a reader of fifty approvals misses
 that. A value of the arguments contradicts the request if all of these hold:
 
-- it is a number, an id or an address, and the request does not have it;
-- the request has another value of the same shape, which no argument has;
-- the words beside that other value do not say that it is about something else: "customer 4711" says
-  nothing about the argument ``order``, and "order 5033" does.
+- it is a number, an id, an address or an IBAN, and the request does not have it;
+- the request has another value of that kind and form, which no argument has;
+- that other value can be meant for it. The words beside a number or an id decide that if they are
+  names of the call: "nights 2" is about the argument ``nights`` and not about ``rooms``. Otherwise
+  the two must be nearly the same, such as 5033 and 5034, unless the request has no word of the
+  call's names at all: "Bestellung 5033" may well be the ``order``.
 
 So a value that the request does not mention at all, such as an amount that the agent looked up, is
 no contradiction. Numbers are equal by value and sign; "45 euros" is also ``4500`` in an argument
-whose name says cents. Ids and addresses are equal in whole, apart from case and the blanks of
-groups. Numbers between two of the request are taken as a range.
+whose name says cents. Numbers between two of the request are taken as a range.
 
 The time is bounded for any input, since whoever starts a run writes both: what is beyond the limits
 below is not compared, which is no contradiction.
@@ -20,9 +21,10 @@ below is not compared, which is no contradiction.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from decimal import Decimal
 from itertools import islice
+from operator import eq
 from typing import NamedTuple
 
 from upshot.contract.base.structs import Json, JsonObject, Value
@@ -33,60 +35,38 @@ __all__ = ["Compared", "Contradiction", "compared"]
 _MOST_CHARS = 20_000
 # So many values of the request are compared, and of the arguments.
 _MOST_VALUES = 100
-# Longer values are left out.
-_MOST_DIGITS = 200
-# So much of what has no blank in it is read, and of a name or for the form of an id.
-_MOST_CHUNK = 1_000
-_MOST_NAME = 60
+# Longer values are left out, in characters.
+_LONGEST_VALUE = 200
 # So many entries of the arguments are visited, and so deep.
 _MOST_ENTRIES = 2_000
 _DEEPEST = 30
-# So many values of one shape can be what an argument should have been.
+# So many values of the request are tried for one of the arguments.
 _MOST_ALIKE = 10
-# So many words before a value are read.
-_MOST_WORDS = 6
-# From this length on, digits in groups are also one value, and ids are alike by their length.
-_LONG = 8
 
-_CHUNK = re.compile(r'[^\s<>"“”„«»]+')
-_TOKEN = re.compile(r"[^\W_](?:[\w.,:/@%+#&=?~-]*[\w/])?")
+# Up to a blank: half a value would be another one.
+_HEAD = re.compile(rf"(?s).{{,{_MOST_CHARS}}}(?!\S)")
+_PART = re.compile(
+    # An address of a page, of mail, a word or a value, or a mark after which something else begins.
+    r"""(?<!\w)\w+://[^\s<>"“”„«»]+
+    | (?<![^\s<>()\[\],;:"“”„«»])[^\s<>()\[\],;:"“”„«»@]+@[^\s<>()\[\],;:"“”„«»]+
+    | (?:(?<![^\s(\[])[-\u2212][$€£¥]?(?=[0-9]))?[^\W_](?:[\w.,:/%+\#&=?~-]*\w)?
+    | [.,;:!?%]""",
+    re.VERBOSE,
+)
 _AROUND = ".,;:!?'()[]{}*`"
-_SIGN = re.compile(r"[(\[]?[-\u2212](?=[$€£¥]?[0-9])")
-_ROOT = re.compile(r"(\w+://[^/?#]+)/\Z")
+_IN_GROUPS = re.compile(
+    r"(?<!\w)(?:[A-Z]{2}[0-9]{2}(?:[ \xa0\u202f][A-Z0-9]{4}){2,7}(?:[ \xa0\u202f][A-Z0-9]{1,3})?"
+    r"|(?=(?:[0-9][ \xa0\u202f]?){8})[0-9]+(?:[ \xa0\u202f][0-9]+)+)(?!\w)"
+)
 _IBAN = re.compile(r"[a-z]{2}[0-9]{2}[a-z0-9]{8,30}")
-_IBAN_IN_GROUPS = re.compile(
-    r"\b[A-Z]{2}[0-9]{2}(?:[ \xa0\u202f][A-Z0-9]{4}){2,7}(?:[ \xa0\u202f][A-Z0-9]{1,3})?\b"
-)
-_CAMEL = re.compile(r"[A-Z]?[a-zà-ÿ]+|[A-Z]+|[^\W\d_]+")
-_NUMBER = re.compile(r"[0-9]+(?:[.,][0-9]+)*")
-_GROUP = re.compile(r"\d+|[^\W\d_]+")
-_DIGIT = re.compile(r"\d")
-_MARK = re.compile(r"\d|@|://")
-_DIGITS = re.compile(r"\d+")
-_LETTERS = re.compile(r"[^\W\d_]+")
+_NUMBER = re.compile(r"-?[0-9]+(?:[.,][0-9]+)*")
+_MARK = re.compile(r"[0-9@]|://")
 _PLAIN = re.compile(r"[^\W_]+")
-# Words between a value and what it is of, and names of arguments that say nothing.
-_FILLERS = frozenset(
-    (
-        *("no", "nr", "num", "number", "id", "ref", "reference", "key", "code", "value", "target"),
-        *("is", "was", "be", "the", "a", "an", "it", "its", "our", "my", "your", "this", "that"),
-        *("which", "please", "exactly", "only", "just"),
-    )
-)
-# Words that stand between a value and words that are not about it: "my money for 5033".
-_STARTS = frozenset(
-    (
-        *("for", "to", "at", "in", "on", "about", "and", "or", "than", "up", "under", "over"),
-        *("until", "before", "after"),
-    )
-)
-# Before an address: it is of a third party.
-_OTHERS = frozenset(("from", "by", "of", "with"))
-_PERCENT = frozenset(("%", "percent", "pct"))
+_NAME_WORD = re.compile(r"[A-Z]?[a-zà-ÿ]+|[A-Z]+|[^\W\d_]+")
+# An address after one of these is of a third party. In a language that is not here, it is marked.
+_FROM = {"from", "by", "of", "with", "von", "mit", "de", "par", "da"}
 # Names of arguments, as stems, whose numbers are in hundredths of what a person says.
-_HUNDREDTHS = frozenset(
-    ("cent", "minor", "pence", "penny", "pennie", "centime", "centavo", "subunit")
-)
+_HUNDREDTHS = {"cent", "minor", "pence", "penny", "pennie", "centime", "centavo", "subunit"}
 
 
 class Contradiction(Value, frozen=True, kw_only=True):
@@ -116,28 +96,20 @@ class Compared(NamedTuple):
 
 
 class _Token(NamedTuple):
-    """A number, an id or an address in a text."""
+    """A number, an id or an address in a text, or in an argument with a path and names.
+
+    Two with a common key are equal; two with a common form could be meant for one another.
+    """
 
     text: str
-    # What it is equal by: two values with a common key are one value.
-    keys: frozenset[str]
-    # What it is alike by: two values with a common shape could be meant for one another.
-    shapes: tuple[str, ...]
     plain: str
     number: Decimal | None
-    # The word just before it, and what it is of: that word, the one after, the argument's name.
-    before: str = ""
-    names: frozenset[str] = frozenset()
-    path: str = ""
-
-
-class _Name(NamedTuple):
-    """The name of an argument, and whether its value was a number."""
-
-    path: str = ""
-    names: frozenset[str] = frozenset()
-    is_hundredths: bool = False
-    is_number: bool = False
+    keys: frozenset[Decimal | str]
+    forms: frozenset[str]
+    # The word before it, and those beside it with the argument's names.
+    before: str
+    names: frozenset[str]
+    path: str
 
 
 def compared(request: str, tool_name: str, arguments: JsonObject) -> Compared:
@@ -148,226 +120,142 @@ def compared(request: str, tool_name: str, arguments: JsonObject) -> Compared:
         tool_name: The tool.
         arguments: The arguments of its call.
     """
-    given = _given(arguments)
-    asked = _tokens(_cut(request, _MOST_CHARS), _Name())
-    known = {key for one in asked for key in one.keys}
+    text = _head(request)
+    given, asked = _given(arguments), _tokens(_join_groups(text))
+    # Two numbers side by side may be one in groups or two.
+    known = {key for one in (*asked, *_tokens(text)) for key in one.keys}
     unsaid = [one for one in given if known.isdisjoint(one.keys)]
     named = dict.fromkeys(one.path for one in given if not known.isdisjoint(one.keys))
-    keys = {word for one in given for word in one.names}
-    verbs = _words(tool_name)
-    alike = _by_shape(_unused(asked, given))
-    ranges = _ranges(asked)
+    unused = _unused(asked, given)
+    tool, names = _words(tool_name), {word for one in given for word in one.names}
+    words = {*_PART.findall(text.casefold())}
+    has_names = not words.isdisjoint((*tool, *names, *(f"{one}s" for one in tool | names)))
     found: dict[str, Contradiction] = {}
     for one in unsaid:
-        if one.path in found or _is_between(one, ranges):
+        alike = [other for other in asked if not one.forms.isdisjoint(other.forms)]
+        numbers = [other.number for other in alike if other.number is not None]
+        if one.number and numbers and min(numbers) < one.number < max(numbers):
+            # In a range that the request gives, such as orders 5033 to 5040.
             continue
-        others = (other for shape in one.shapes for other in alike.get(shape, ()))
-        other = next((two for two in others if _is_about(two, one, keys, verbs)), None)
-        if other is not None:
-            found[one.path] = Contradiction(path=one.path, value=one.text, asked=other.text)
+        for other in islice((other for other in alike if other in unused), _MOST_ALIKE):
+            is_meant = _is_meant(other, one, names, tool)
+            if is_meant is None:
+                is_meant = _is_near(other, one) or not (has_names or len(other.plain) < 3)
+            if is_meant and one.path not in found:
+                found[one.path] = Contradiction(path=one.path, value=one.text, asked=other.text)
     return Compared(tuple(found.values()), tuple(named))
 
 
-def _unused(asked: Iterable[_Token], given: list[_Token]) -> Iterator[_Token]:
-    """Yield the values of the request that no argument has, in whole or as a group of an id."""
+def _unused(asked: list[_Token], given: list[_Token]) -> list[_Token]:
+    """Return the values of the request that no argument has, in whole or as a part of an id."""
     known = {key for one in given for key in one.keys}
-    parts = {part for one in given if one.number is None for part in _groups(one.text[:_MOST_NAME])}
-    for one in asked:
-        if known.isdisjoint(one.keys) and one.plain not in parts:
-            yield one
+    ids = " ".join(one.plain for one in given if one.number is None or len(one.plain) > 7)
+    unused = (one for one in asked if known.isdisjoint(one.keys))
+    return [one for one in unused if one.number is None or f"{one.plain:_>3}" not in ids]
 
 
-def _by_shape(tokens: Iterable[_Token]) -> dict[str, list[_Token]]:
-    found: dict[str, list[_Token]] = {}
-    for one in tokens:
-        for shape in one.shapes:
-            alike = found.setdefault(shape, [])
-            if len(alike) < _MOST_ALIKE:
-                alike.append(one)
-    return found
-
-
-def _ranges(asked: Iterable[_Token]) -> dict[str, tuple[Decimal, Decimal]]:
-    """Return the least and the greatest number of each shape."""
-    found: dict[str, tuple[Decimal, Decimal]] = {}
-    for one in asked:
-        if (number := one.number) is not None:
-            for shape in one.shapes:
-                low, high = found.get(shape, (number, number))
-                found[shape] = min(low, number), max(high, number)
-    return found
-
-
-def _is_between(given: _Token, ranges: dict[str, tuple[Decimal, Decimal]]) -> bool:
-    """Whether a number is in a range that the request gives, such as orders 5033 to 5040."""
-    mine = given.number
-    known = [ranges[shape] for shape in given.shapes if shape in ranges]
-    return mine is not None and any(low < mine < high for low, high in known)
-
-
-def _is_about(asked: _Token, given: _Token, keys: set[str], verbs: set[str]) -> bool:
-    """Whether a value of the request can be meant for an argument, by the words beside it."""
-    if asked.number is None and asked.plain == given.plain and not _is_address(asked.text):
-        # One id, written in another way.
-        return False
-    if not asked.names.isdisjoint(keys):
+def _is_meant(asked: _Token, given: _Token, names: set[str], tool: set[str]) -> bool | None:
+    """Whether the words beside a value of the request are about an argument; None if unclear."""
+    if not asked.names.isdisjoint(names):
         return not asked.names.isdisjoint(given.names)
-    if _is_address(asked.text):
-        return asked.before not in _OTHERS
-    if not asked.before:
-        # A small number may count anything.
-        return len(asked.plain) > 2 or not given.names
-    return _stem(asked.before) in verbs or not given.names
+    if {"url", "mail", "iban"} & asked.forms:
+        return asked.before not in _FROM
+    return None if asked.names.isdisjoint(tool) else True
 
 
-def _tokens(text: str, name: _Name, most: int = _MOST_VALUES) -> list[_Token]:
-    """Return the numbers, ids and addresses of a text; digits in groups are also one number."""
-    if len(text) > _LONG:
-        text = _IBAN_IN_GROUPS.sub(lambda one: "".join(one[0].split()), text)
-    chunks: list[str] = _CHUNK.findall(text)
+def _is_near(asked: _Token, given: _Token) -> bool:
+    """Whether most characters are the same, or all in another order or with more zeros."""
+    if given.number and abs(given.number) < 1:
+        # It may be a percentage.
+        return False
+    one, two = asked.plain, given.plain
+    digits = sorted(one.strip("0"))
+    is_most = len(one) == len(two) < 2 * sum(map(eq, one, two))
+    return is_most or (len(digits) > 1 and digits == sorted(two.strip("0")))
+
+
+def _tokens(
+    text: str, path: str = "", names: frozenset[str] = frozenset(), *, readings: int = 2
+) -> list[_Token]:
+    """Return the first numbers, ids and addresses of a text, or of an argument with its names."""
+    parts: list[str] = _PART.findall(text)
+    places = [at for at, part in enumerate(parts) if _MARK.search(part)]
     found: list[_Token] = []
-    group: list[str] = []
-    left = most
-    for at, chunk in enumerate(chunks):
-        if chunk.isalpha() or not _MARK.search(chunk):
-            group.clear()
+    for at in places[:_MOST_VALUES]:
+        value = parts[at].strip(_AROUND)
+        if len(value) > _LONGEST_VALUE:
             continue
-        parts = _parts(chunk)
-        for place, part in enumerate(parts):
-            left -= 1
-            if left < 0:
-                return found
-            if not _is_value(part) or len(part) > _MOST_DIGITS:
-                group.clear()
-                continue
-            before = _word_before(_backwards(chunks, at, parts, place))
-            after = _word_after(chunks, at, parts, place)
-            found.append(_token(part, before, after, name))
-            if not part.isdigit():
-                group.clear()
-                continue
-            group.append(part)
-            if not after.isdigit():
-                _join(found, group, after, name)
-                group.clear()
+        near = parts[max(0, at - 4) : at]
+        # The two words before it, over marks but not over another value, and the one after it.
+        others = [place for place, word in enumerate(near, 1) if _MARK.search(word)]
+        beside = [_stem(one) for one in near[max(others, default=0) :] if one[0].isalpha()][-2:]
+        before = beside[-1] if beside else ""
+        after = parts[at + 1] if at + 1 < len(parts) else ""
+        beside += [_stem(after)] if after[:1].isalpha() else []
+        numbers = _readings(value)[:readings]
+        if numbers and (after == "%" or not _HUNDREDTHS.isdisjoint(names)):
+            numbers += [Decimal(f"{one:f}e-2") for one in numbers]
+        number = numbers[0] if numbers else None
+        plain = _plain(value if number is None else f"{number:f}")
+        kind = "url" if "://" in value else "mail" if "@" in value else ""
+        forms = frozenset((kind,) if kind else _forms(value, number, names))
+        whole = plain if "iban" in forms else value.lower()
+        keys = frozenset(numbers or (whole.rstrip("/"),))
+        words = names.union(beside)
+        found.append(_Token(value, plain, number, keys, forms, before, words, path))
     return found
 
 
-def _backwards(chunks: list[str], at: int, parts: list[str], place: int) -> Iterator[str]:
-    """Yield the few words and values before a value, the nearest first."""
-    yield from islice(reversed(parts[:place]), _MOST_WORDS)
-    for chunk in reversed(chunks[max(0, at - _MOST_WORDS) : at]):
-        yield from islice(reversed(_parts(chunk)), _MOST_WORDS)
-
-
-def _word_after(chunks: list[str], at: int, parts: list[str], place: int) -> str:
-    """Return the word or value after a value; "" if there is none."""
-    if place + 1 < len(parts):
-        return parts[place + 1].casefold()
-    after = _parts(chunks[at + 1]) if at + 1 < len(chunks) else []
-    return after[0].casefold() if after else ""
-
-
-def _join(found: list[_Token], group: list[str], after: str, name: _Name) -> None:
-    """Add the number that the last values are the groups of, if it is long."""
-    digits = "".join(group)
-    if len(group) > 1 and _LONG <= len(digits) <= _MOST_DIGITS:
-        whole = _token(digits, "", after, name)
-        # Who has the number has its groups.
-        for place in range(len(found) - len(group), len(found)):
-            found[place] = found[place]._replace(keys=found[place].keys | whole.keys)
-        found.append(whole._replace(text=" ".join(group)))
-
-
-def _parts(chunk: str) -> list[str]:
-    """Return the words and values between two blanks; "," stands for a mark at the end."""
-    if chunk.isalnum():
-        return [chunk]
-    if len(chunk) > _MOST_CHUNK:
-        # The last value may be cut, which makes it another one.
-        return _parts(chunk[:_MOST_CHUNK])[:-1]
-    if "://" in chunk:
-        return [chunk.rpartition("](")[2].strip(_AROUND)]
-    if "@" in chunk:
-        return [one.strip(_AROUND) for one in chunk.replace(";", ",").split(",")]
-    found = _TOKEN.findall(chunk)
-    if found and _SIGN.match(chunk) and _NUMBER.fullmatch(found[0]):
-        found[0] = f"-{found[0]}"
-    if chunk[-1] == "%":
-        found.append("%")
-    elif found and not chunk[-1].isalnum():
-        found.append(",")
-    return found
-
-
-def _is_value(part: str) -> bool:
-    return not part.isalpha() and (_is_address(part) or _DIGIT.search(part) is not None)
-
-
-def _token(text: str, before: str, after: str, name: _Name) -> _Token:
-    """Return a value of a text with what it is equal and alike by."""
-    beside = {_stem(before), _stem(after)} - {"", ","}
-    numbers = _readings(text)
-    plain = _plain(text)
-    if numbers:
-        numbers = numbers[:1] if name.is_number else numbers
-        keys = {f"{one[0]}{one[1]}.{one[2]}" for one in numbers}
-        if name.is_hundredths or after in _PERCENT:
-            keys |= {_hundredth(*one) for one in numbers}
-        minus, whole, rest = numbers[0]
-        shapes = f"length {len(whole) or 1}", f"digits {(whole + rest).strip('0')}"
-        number = Decimal(f"{minus}{whole or 0}.{rest or 0}")
-        if len(plain) >= _LONG and "iban" in name.names:
-            shapes = *shapes, "iban"
+def _forms(text: str, number: Decimal | None, names: frozenset[str]) -> Iterator[str]:
+    """Yield what a number or an id is alike by: how long it is, or its form."""
+    if number is None:
+        yield re.sub(r"[^\W\d_]+", "a", re.sub(r"\d+", "9", text))
     else:
-        number = None
-        # "https://a.example/" is "https://a.example".
-        keys = {_ROOT.sub(r"\1", text.lower().removeprefix("mailto:"))}
-        shapes = _shapes(text, plain, name)
-    names = name.names | beside
-    return _Token(text, frozenset(keys), shapes, plain, number, before, names, name.path)
+        whole, _, rest = f"{number:f}".lstrip("-").partition(".")
+        yield f"length {len(whole.lstrip('0'))}"
+        yield f"digits {(whole + rest).strip('0')}"
+    if _IBAN.fullmatch(text.lower()) or ("iban" in names and len(text) > 7):
+        yield "iban"
 
 
-def _shapes(text: str, plain: str, name: _Name) -> tuple[str, ...]:
-    """Return what an id or an address is alike by."""
-    if "://" in text:
-        return ("url",)
-    if "@" in text:
-        return ("mail",)
-    shapes = [f"mask {_mask(text[:_MOST_NAME])}"]
-    if len(plain) >= _LONG:
-        shapes.append(f"long {len(plain)}")
-        if "iban" in name.names or (not name.path and _IBAN.fullmatch(plain)):
-            shapes.append("iban")
-    return tuple(shapes)
-
-
-def _word_before(before: Iterable[str]) -> str:
-    """Return the word that a value follows; "" if another value or only fillers are before it."""
-    for one in before:
-        word = one.casefold()
-        if word in _STARTS or _is_value(word):
-            return ""
-        if word not in _FILLERS and word not in ",%":
-            return word
-    return ""
+def _readings(text: str) -> list[Decimal]:
+    """Return the numbers that a text may mean: "1.250" is 1.25 or 1250, and "A-7" is none."""
+    text = re.sub("[$€£¥]", "", text.replace("\u2212", "-"))
+    if not _NUMBER.fullmatch(text):
+        return []
+    whole, mark, rest = text.rpartition(max(",.", key=text.rfind))
+    digits, before = (re.sub("[,.]", "", one) for one in (text, whole))
+    if not mark or mark in whole:
+        return [Decimal(digits)]
+    return [Decimal(f"{before}.{rest}"), *([Decimal(digits)] if len(rest) == 3 else [])]
 
 
 def _given(arguments: JsonObject) -> list[_Token]:
     """Return the numbers, ids and addresses of arguments."""
     found: list[_Token] = []
     left = _MOST_CHARS
-    for keys, value in islice(_leaves(arguments), _MOST_ENTRIES):
-        text = _cut(_text_of(value), left)
-        if not _MARK.search(text):
-            left -= len(text)
-            continue
-        tokens = _tokens(text, _name(keys, value), _MOST_VALUES - len(found))
-        found += tokens
+    for keys, value in islice(_leaves(arguments, ()), _MOST_ENTRIES):
+        text = _head(_text_of(value))
         left -= len(text)
-        if left <= 0 or len(found) >= _MOST_VALUES:
+        if left < 0 or len(found) >= _MOST_VALUES:
             break
-    return found
+        if _MARK.search(text):
+            named = [key for key in keys if not key.isdigit()]
+            names = frozenset(_words(named[-1][:_LONGEST_VALUE]) if named else ())
+            readings = 2 if isinstance(value, str) else 1
+            found += _tokens(_join_groups(text), ".".join(keys), names, readings=readings)
+    return found[:_MOST_VALUES]
+
+
+def _leaves(value: Json, keys: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Json]]:
+    """Yield the entries of arguments with their keys and places; those with entries as None."""
+    if not isinstance(value, dict | list | tuple):
+        yield keys, value
+        return
+    yield keys, None
+    if len(keys) < _DEEPEST:
+        for key, one in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from _leaves(one, (*keys, str(key)))
 
 
 def _text_of(value: Json) -> str:
@@ -376,105 +264,28 @@ def _text_of(value: Json) -> str:
         return value
     if isinstance(value, bool) or not isinstance(value, int | float):
         return ""
-    if isinstance(value, float):
-        return format(Decimal(repr(value)), "f")
-    return str(value) if abs(value) < 10**_MOST_DIGITS else ""
+    return f"{Decimal(repr(value)):f}" if abs(value) < 10**_LONGEST_VALUE else ""
 
 
-def _cut(text: str, most: int) -> str:
-    """Return the beginning of a text, up to a blank: half a value would be another one."""
-    if len(text) <= most:
-        return text
-    end = max(text.rfind(blank, 0, most + 1) for blank in " \n\t")
-    return text[: max(end, 0)]
+def _head(text: str) -> str:
+    found = _HEAD.match(text)
+    return found[0] if found else ""
 
 
-def _leaves(value: Json) -> Iterator[tuple[tuple[str, ...], Json]]:
-    """Yield the entries of arguments with their keys and places; those with entries as None."""
-    waiting: list[Iterator[tuple[tuple[str, ...], Json]]] = [iter([((), value)])]
-    while waiting:
-        entry = next(waiting[-1], None)
-        if entry is None:
-            waiting.pop()
-            continue
-        keys, one = entry
-        if isinstance(one, dict | list | tuple) and one:
-            if len(waiting) <= _DEEPEST:
-                waiting.append(_entries(keys, one))
-            yield keys, None
-        else:
-            yield keys, one
-
-
-def _entries(keys: tuple[str, ...], tree: Json) -> Iterator[tuple[tuple[str, ...], Json]]:
-    if isinstance(tree, dict):
-        return (((*keys, key), one) for key, one in tree.items())
-    assert isinstance(tree, list | tuple)
-    return (((*keys, str(at)), one) for at, one in enumerate(tree))
-
-
-def _name(keys: tuple[str, ...], value: Json) -> _Name:
-    """Return an argument's name, as the console has it, and its words that say something."""
-    named = [_words(key[:_MOST_NAME]) for key in keys[-_DEEPEST:] if not key.isdigit()]
-    words = named[-1] if named else set[str]()
-    return _Name(
-        path=".".join(keys),
-        names=frozenset(words - _FILLERS),
-        is_hundredths=any(not _HUNDREDTHS.isdisjoint(one) for one in named[-2:]),
-        is_number=not isinstance(value, str),
-    )
+def _join_groups(text: str) -> str:
+    """Write long numbers and IBANs that are written in groups as one."""
+    return _IN_GROUPS.sub(lambda one: "".join(one[0].split()), text)
 
 
 def _words(name: str) -> set[str]:
-    return {_stem(word.casefold()) for word in _CAMEL.findall(name)}
+    return {_stem(word) for word in _NAME_WORD.findall(name)}
 
 
 def _stem(word: str) -> str:
+    word = word.casefold()
     return word[:-1] if len(word) > 3 and word.endswith("s") else word
 
 
 def _plain(text: str) -> str:
     """Return a text without case and punctuation."""
     return "".join(_PLAIN.findall(text.casefold()))
-
-
-def _groups(text: str) -> list[str]:
-    """Return the groups of digits or letters of a text such as a date, without leading zeros."""
-    return [one.lstrip("0") or "0" for one in _GROUP.findall(text.casefold())]
-
-
-def _mask(text: str) -> str:
-    return _DIGITS.sub("9", _LETTERS.sub("a", text))
-
-
-def _is_address(text: str) -> bool:
-    return "@" in text or "://" in text
-
-
-def _readings(text: str) -> list[tuple[str, str, str]]:
-    """Return the numbers that a text may mean: the sign, and the digits before and after the point.
-
-    "1.250" is 1.25 or 1250, and "A-7" is none. No zero leads or ends, so equal numbers are equal.
-    """
-    sign, digits = ("-", text[1:]) if text[:1] == "-" else ("", text)
-    if not _NUMBER.fullmatch(digits):
-        return []
-    whole, mark, rest = digits.rpartition(max(",.", key=digits.rfind))
-    if not mark:
-        return [_number(sign, digits, "")]
-    found = [_number(sign, whole, rest)] if digits.count(mark) == 1 else []
-    if not found or (len(rest) == 3 and not {",", "."} & {*whole}):
-        found.append(_number(sign, digits, ""))
-    return found
-
-
-def _number(sign: str, whole: str, rest: str) -> tuple[str, str, str]:
-    whole = whole.replace(",", "").replace(".", "").lstrip("0")
-    rest = rest.rstrip("0")
-    return sign if whole or rest else "", whole, rest
-
-
-def _hundredth(sign: str, whole: str, rest: str) -> str:
-    digits = whole.rjust(2, "0")
-    sign, whole, rest = _number(sign, digits[:-2], digits[-2:] + rest)
-    return f"{sign}{whole}.{rest}"
