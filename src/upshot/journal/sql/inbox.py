@@ -70,19 +70,23 @@ _TAKE = """UPDATE inbox SET tell_at = now_us() + ?, tries = tries + 1
     WHERE run_no = ? AND item = ? AND tell_at = ? RETURNING 1"""
 _TOLD = """UPDATE inbox SET tell_at = now_us() + ? WHERE item = ?
     AND run_no = (SELECT run_no FROM runs WHERE run_id = ?)"""
-# The earliest item of a run determines how long the run has waited.
-_WAITS = """FROM inbox JOIN runs AS root ON root.run_no = inbox.root_no
-    WHERE NOT EXISTS (SELECT 1 FROM inbox AS earlier WHERE earlier.root_no = inbox.root_no
-        AND (earlier.asked_at, earlier.run_no, earlier.place)
-            < (inbox.asked_at, inbox.run_no, inbox.place))"""
 _PLACE = """SELECT min(inbox.asked_at), root.run_no FROM runs AS root
     LEFT JOIN inbox ON inbox.root_no = root.run_no WHERE root.run_id = ? GROUP BY root.run_no"""
-_PAGE = f"""SELECT {_ITEM} FROM (SELECT root.*, inbox.asked_at AS waits_since {_WAITS} AND {{roots}}
-        ORDER BY inbox.asked_at, inbox.root_no {{limit}}) AS root
+# The runs of a page. The earliest item of a run determines how long it has waited.
+_ROOTS = """SELECT inbox.root_no, inbox.asked_at FROM inbox
+    WHERE EXISTS (SELECT 1 FROM inbox AS one WHERE one.root_no = inbox.root_no AND {one})
+    AND {wanted} AND NOT EXISTS (SELECT 1 FROM inbox AS earlier
+        WHERE earlier.root_no = inbox.root_no AND (earlier.asked_at, earlier.run_no, earlier.place)
+            < (inbox.asked_at, inbox.run_no, inbox.place))
+    ORDER BY inbox.asked_at, inbox.root_no"""
+# Looks at the items in the order of their wait, until a page is full.
+_AMONG_MANY = "(SELECT {roots} FROM runs AS root WHERE root.run_no = inbox.root_no)"
+# Looks at the items of the few runs that an index finds.
+_AMONG_FEW = "inbox.root_no IN (SELECT root.run_no FROM runs AS root WHERE {roots})"
+_PAGE = f"""SELECT {_ITEM} FROM ({{page}}) AS page JOIN runs AS root ON root.run_no = page.root_no
     JOIN inbox ON inbox.root_no = root.run_no
     JOIN runs AS asking ON asking.run_no = inbox.run_no WHERE {{shown}}
-    ORDER BY root.waits_since, root.run_no, inbox.run_no, inbox.place"""
-_OF_TOOL = "SELECT 1 FROM inbox WHERE tool = ? LIMIT 1"
+    ORDER BY page.asked_at, root.run_no, inbox.run_no, inbox.place"""
 _SIZE = """SELECT count(*)
     FROM inbox JOIN runs AS root ON root.run_no = inbox.root_no WHERE {roots} AND {shown}"""
 
@@ -141,28 +145,24 @@ def move_child_items(connection: WriteConnection, run_no: int) -> None:
 
 def read_inbox(connection: Connection, wanted: InboxQuery) -> tuple[InboxItem, ...]:
     """Return the open questions, longest wait first; see ``SharedJournal.inbox``."""
-    if wanted.tool and connection.execute(_OF_TOOL, (wanted.tool,)).fetchone() is None:
-        return ()
     roots, values = _root_condition(wanted)
-    # By no index: the items are read in the order of their wait, until a page is full.
-    roots = roots.replace("root.status =", "root.status || '' =", 1)
-    shown, of_tool = _item_condition(wanted)
-    limit = ""
+    is_of_few = wanted.run_id or wanted.conversation or wanted.owner
+    found = (_AMONG_FEW if is_of_few else _AMONG_MANY).format(roots=roots)
     if wanted.before:
         place = connection.execute(_PLACE, (wanted.before,)).fetchone()
         if place is None:
             raise no_such_page(wanted.before)
         # A run that has stopped waiting has no place: the listing restarts and omits nothing.
-        roots += " AND (inbox.asked_at, inbox.root_no) > (?, ?)"
+        found += " AND (inbox.asked_at, inbox.root_no) > (?, ?)"
         values += (place[0] or 0, place[1])
-    values += of_tool
-    inner = shown.replace("inbox.", "one.")
-    roots += f" AND EXISTS (SELECT 1 FROM inbox AS one WHERE one.root_no = root.run_no AND {inner})"
+    shown, of_items = _item_condition(wanted)
+    page = _ROOTS.format(wanted=found, one=shown.replace("inbox.", "one."))
+    values = [*of_items, *values]
     if wanted.limit is not None:
-        limit = "LIMIT ?"
+        page += " LIMIT ?"
         values.append(wanted.limit)
-    page = _PAGE.format(roots=roots, shown=shown, limit=limit)
-    return tuple(_item(row) for row in connection.execute(page, values + of_tool).fetchall())
+    page = _PAGE.format(page=page, shown=shown)
+    return tuple(_item(row) for row in connection.execute(page, values + of_items).fetchall())
 
 
 def inbox_size(connection: Connection, wanted: InboxQuery) -> int:
@@ -209,7 +209,7 @@ def _item_condition(wanted: InboxQuery) -> tuple[str, list[object]]:
         ("inbox.asked_at < ?", _micros(wanted.until)),
     )
     used = [(condition, value) for condition, value in given if value not in ("", None)]
-    conditions = [_SHOWN, *(condition for condition, _ in used)]
+    conditions = [*(condition for condition, _ in used), _SHOWN]
     return " AND ".join(conditions), [value for _, value in used]
 
 
