@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from upshot.runs.plan import ResumeOptions, RunOptions
-from upshot.tools.toolbox import ToolboxOptions
+from upshot.tools.toolbox_options import ToolboxOptions
 
 # As a caller sees them: positional up to the star, then keywords, with the defaults that hold.
 # An ellipsis is a default that is no plain value.

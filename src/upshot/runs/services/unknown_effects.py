@@ -26,7 +26,8 @@ from upshot.runs.run_context import RunContext
 from upshot.state.child_runs import unique_pending
 from upshot.state.run_state import item_of
 from upshot.tools.repetition import on_unknown_of
-from upshot.tools.toolbox import Doubtful, Toolbox
+from upshot.tools.toolbox import Toolbox
+from upshot.tools.toolbox_options import Doubtful
 
 _TIMED_OUT = "It did not finish within its time."
 
