@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime
 from functools import partial
@@ -17,10 +17,9 @@ import upshot.journal.sql.queries as stored
 from upshot.contract.conversation import Conversation, ConversationSummary
 from upshot.contract.events import Event, SeedReference
 from upshot.contract.message import Message
-from upshot.contract.pending import AnyAnswer, PendingApproval
 from upshot.contract.protocols import Note
 from upshot.errors import JournalError
-from upshot.journal.audit import row_of, row_of_answer, row_of_removal
+from upshot.journal.audit import row_of, row_of_removal
 from upshot.journal.event_codec import (
     Damage,
     Entry,
@@ -34,7 +33,7 @@ from upshot.journal.event_codec import (
 )
 from upshot.journal.lease_holder import LeaseHolder, boot_s, held_error
 from upshot.journal.run_list import RemovedRuns, RunQuery, TurnClaim, TurnInTheWay, check_removal
-from upshot.journal.shared import DueRun, PlacedAnswer, SharedValues, Stop, Submission, Unsent
+from upshot.journal.shared import SharedValues
 from upshot.journal.sql.audit_rows import SqlAudit
 from upshot.journal.sql.connection import Connection, WriteConnection, forks
 from upshot.journal.sql.conversations import (
@@ -45,20 +44,8 @@ from upshot.journal.sql.conversations import (
     store_blocks,
     used_elsewhere,
 )
-from upshot.journal.sql.due import (
-    drop_stops,
-    make_due,
-    place_answer,
-    place_stop,
-    read_due,
-    read_placed_answers,
-    read_stops,
-    reserve_due,
-    submit_run,
-)
 from upshot.journal.sql.effects import SqlEffects
 from upshot.journal.sql.health import JournalHealth, read_facts
-from upshot.journal.sql.inbox import has_untold, mark_sent, pop_unsent
 from upshot.journal.sql.leases import (
     Hold,
     Lease,
@@ -74,7 +61,7 @@ from upshot.journal.sql.own_lease import OwnLease, claimed_epoch
 from upshot.journal.sql.removal import redact_runs, remove_runs
 from upshot.journal.sql.search_rows import SqlSearch
 from upshot.journal.sql.sql_artifacts import SqlArtifactStore
-from upshot.journal.sql.submissions import read_submission, withdraw_run
+from upshot.journal.sql.work import SqlWork
 from upshot.journal.sql.writer import Writer
 from upshot.journal.watching import Watch
 from upshot.journal.work_listeners import work_listeners
@@ -87,7 +74,7 @@ Claimed: TypeAlias = Lease | LeaseHolder | TurnInTheWay
 _PAGE_EVENTS = 256
 
 
-class SqlJournal(SqlLists, SqlEffects, SqlAudit, SqlSearch):
+class SqlJournal(SqlLists, SqlWork, SqlEffects, SqlAudit, SqlSearch):
     """A log in an SQL database; implements Journal, EffectLedger and AuditLog.
 
     A subclass opens it; it belongs to the event loop it was opened in. Appends are queued and
@@ -530,33 +517,6 @@ class SqlJournal(SqlLists, SqlEffects, SqlAudit, SqlSearch):
         """See ``SharedJournal.pieces``."""
         return self._writer.pieces.after(run_id, seq, part)
 
-    async def place_answer(
-        self,
-        answer: PlacedAnswer,
-        *,
-        seq: int = 0,
-        asked: PendingApproval | None = None,
-        shown: AnyAnswer | None = None,
-    ) -> PlacedAnswer | None:
-        """See ``SharedJournal.place_answer``."""
-        row = row_of_answer(answer, shown)
-        return await self.write(
-            lambda connection: place_answer(connection, answer, seq, asked, row)
-        )
-
-    async def pop_unsent(
-        self, agent_ids: Collection[str], *, limit: int, for_s: float
-    ) -> Sequence[Unsent]:
-        """See ``SharedJournal.pop_unsent``."""
-        # Polled often, and seldom true.
-        if not await self.read(lambda connection: has_untold(connection, agent_ids)):
-            return ()
-        return await self.write(lambda connection: pop_unsent(connection, agent_ids, limit, for_s))
-
-    async def mark_sent(self, one: Unsent, *, again_s: float | None) -> None:
-        """See ``SharedJournal.mark_sent``."""
-        await self.write(lambda connection: mark_sent(connection, one, again_s))
-
     async def keep_note(self, note: Note) -> None:
         """See ``SharedJournal.keep_note``."""
         self.check_text(note.name, note.by)
@@ -581,55 +541,6 @@ class SqlJournal(SqlLists, SqlEffects, SqlAudit, SqlSearch):
     async def value(self, name: str) -> str:
         """See ``SharedJournal.value``."""
         return await self.read(lambda connection: stored.read_value(connection, name))
-
-    async def placed_answers(self, run_id: str) -> Sequence[PlacedAnswer]:
-        """See ``SharedJournal.placed_answers``."""
-        return await self.read(lambda connection: read_placed_answers(connection, run_id))
-
-    async def place_stop(self, stop: Stop) -> None:
-        """See ``SharedJournal.place_stop``."""
-        await self.write(lambda connection: place_stop(connection, stop))
-
-    async def stops(self, run_ids: Sequence[str]) -> Sequence[Stop]:
-        """See ``SharedJournal.stops``."""
-        return await self.read(lambda connection: read_stops(connection, run_ids))
-
-    async def drop_stops(self, run_id: str) -> None:
-        """See ``SharedJournal.drop_stops``."""
-        await self.write(lambda connection: drop_stops(connection, run_id))
-
-    async def submit(self, new: Submission) -> Submission:
-        """See ``SharedJournal.submit``."""
-        request = new.request
-        self.check_text(new.run_id, new.agent_id, new.key, request.context_id)
-        return await self.write(lambda connection: submit_run(connection, new))
-
-    async def submission(self, run_id: str) -> Submission | None:
-        """See ``SharedJournal.submission``."""
-        return await self.read(lambda connection: read_submission(connection, run_id))
-
-    async def withdraw(self, run_id: str) -> None:
-        """See ``SharedJournal.withdraw``."""
-        await self.write(lambda connection: withdraw_run(connection, run_id))
-
-    async def due_runs(
-        self,
-        agent_ids: Collection[str] | None = None,
-        *,
-        run_id: str | None = None,
-        limit: int | None = None,
-    ) -> Sequence[DueRun]:
-        """See ``SharedJournal.due_runs``."""
-        await self.flush()
-        return await self.read(lambda connection: read_due(connection, agent_ids, run_id, limit))
-
-    async def reserve_due(self, run_ids: Sequence[str], *, for_s: float) -> Sequence[str]:
-        """See ``SharedJournal.reserve_due``."""
-        return await self.write(lambda connection: reserve_due(connection, run_ids, for_s))
-
-    async def make_due(self, run_id: str, reason: str, *, delay_s: float = 0) -> None:
-        """See ``SharedJournal.make_due``."""
-        await self.write(lambda connection: make_due(connection, run_id, reason, delay_s))
 
     async def change_values(self, change: Callable[[SharedValues], T]) -> T:
         """See ``SharedJournal.change_values``."""
