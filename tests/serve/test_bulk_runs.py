@@ -6,13 +6,16 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
 from pathlib import Path
+from subprocess import PIPE
 from typing import Any
 
 import pytest
 
+from tests.processes import start_python
 from tests.serve.kit import Client, served
-from upshot import Agent, App, Request, ScriptedModel, ToolCall, tool
+from upshot import Agent, App, Request, ScriptedModel, ScriptEngine, ToolCall, tool
 from upshot.contract.events import Event, RunResumed
+from upshot.journal import MemoryJournal
 from upshot.journal.audit import needs_audit
 
 
@@ -73,6 +76,82 @@ async def test_each_run_is_canceled_or_says_why_not(site: Any) -> None:
     assert found["none"] == "there is no run 'none'"
     statuses = {run.run_id: run.status for run in await app.runs()}
     assert [statuses[id] for id in ids] == ["canceled", "input_required", "completed"]
+
+
+class Late(MemoryJournal):
+    """Lets a run end just before a cancel is stored."""
+
+    end: Any = None
+
+    async def place_stop(self, stop: Any) -> None:
+        await self.end()
+        await super().place_stop(stop)
+
+
+async def test_a_run_that_ends_at_that_moment_is_not_called_canceled() -> None:
+    go = asyncio.Event()
+
+    async def work(run: Any, host: Any, board: Any) -> str:
+        await go.wait()
+        return "Done."
+
+    async def end() -> None:
+        go.set()
+        await parked(app, *ids)
+
+    journal = Late()
+    journal.end = end
+    app = App([Agent[Any]("a", engine=ScriptEngine(work))], journal=journal)
+    async with served(app) as client:
+        ids = [await begin(client, "ann", "a"), await begin(client, "ann", "a")]
+        ann, body = client.by("ann"), {"action": "cancel", "runs": ids}
+        status, done = await ann.post("/api/bulk", body)
+        said = {id: f"run {id} was not canceled: it has ended as completed" for id in ids}
+        assert (status, errors(done)) == (200, said)
+
+
+BLOCKED = """
+import asyncio, sys
+from upshot import Agent, Request, ScriptEngine, open_journal, run
+
+async def block(run, host, board):
+    await log.flush()
+    await asyncio.sleep(0)
+    if run.id == "r2":
+        print("working", flush=True)
+        sys.stdin.readline()
+    await asyncio.Event().wait()
+
+async def main():
+    global log
+    agent = Agent("a", engine=ScriptEngine(block))
+    async with open_journal(sys.argv[1]) as log:
+        runs = [run(agent, Request("?", run_id=id), journal=log) for id in ("r1", "r2")]
+        await asyncio.gather(*runs)
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.slow
+async def test_runs_of_a_process_that_does_not_respond_are_not_called_canceled(
+    tmp_path: Path,
+) -> None:
+    program, journal = tmp_path / "blocked.py", str(tmp_path / "runs.db")
+    program.write_text(BLOCKED)
+    app = App([Agent[Any]("a", model=ScriptedModel([]))], journal=journal)
+    process = start_python(program, journal, stdin=PIPE, stdout=PIPE, text=True)
+    with process as blocked, blocked.stdin:
+        assert blocked.stdout.readline() == "working\n"
+        async with served(app) as client, asyncio.timeout(18):
+            # Both wait for the process at the same time.
+            body = {"action": "cancel", "runs": ["r1", "r2"]}
+            _, done = await client.by("sam").post("/api/bulk", body)
+            assert all("does not respond" in errors(done)[id] for id in ("r1", "r2")), done
+            blocked.stdin.write("\n")
+            blocked.stdin.flush()
+            await parked(app, "r1", "r2")
+            assert {run.status for run in await app.runs()} == {"canceled"}
 
 
 @pytest.mark.parametrize("act", ["cancel", "interrupt", "resume", "bulk"])

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Annotated, Literal, TypeAlias
 
 import msgspec
 
+from upshot.contract.base.enums import Status
 from upshot.contract.base.structs import Json
 from upshot.contract.user import User
 from upshot.errors import JournalError, Misuse
@@ -37,7 +39,7 @@ class Bulk(msgspec.Struct, forbid_unknown_fields=True):
 
 
 async def act_on_runs(site: Site, user: User, given: Bulk) -> replies.BulkDone:
-    """Do the same with several runs, in order; a failure does not stop the rest.
+    """Do the same with several runs; a failure does not stop the rest.
 
     Raises:
         Misuse: A note or a dataset needs a name.
@@ -48,15 +50,20 @@ async def act_on_runs(site: Site, user: User, given: Bulk) -> replies.BulkDone:
         raise Misuse(f"name is empty: give the name of the {_WHAT[given.action]}")
     if given.action == "collect":
         site.lab.check(user)
-    outcomes: list[replies.BulkOutcome] = []
-    for run_id in dict.fromkeys(given.runs):
+
+    async def outcome_of(run_id: str) -> replies.BulkOutcome:
         error = ""
         try:
             await _act(site, user, run_id, given)
         except (Missing, Refused, Misuse, JournalError) as refused:
             error = str(refused)
-        outcomes.append(replies.BulkOutcome(run_id=run_id, error=error))
-    return replies.BulkDone(outcomes=tuple(outcomes))
+        return replies.BulkOutcome(run_id=run_id, error=error)
+
+    ids = dict.fromkeys(given.runs)
+    if given.action == "cancel":
+        # Each may wait for the process that works on its run.
+        return replies.BulkDone(outcomes=tuple(await asyncio.gather(*map(outcome_of, ids))))
+    return replies.BulkDone(outcomes=tuple([await outcome_of(run_id) for run_id in ids]))
 
 
 _WHAT = {"note": "note", "collect": "dataset"}
@@ -65,9 +72,7 @@ _WHAT = {"note": "note", "collect": "dataset"}
 async def _act(site: Site, user: User, run_id: str, given: Bulk) -> None:
     match given.action:
         case "cancel":
-            why = "there is nothing to cancel"
-            run = await site.run_of(user, run_id, "operate", act="cancel", unless_ended=why)
-            await run.cancel()
+            await cancel_run(site, user, run_id)
         case "resume":
             await resume_run(site, user, run_id)
         case "note":
@@ -76,6 +81,28 @@ async def _act(site: Site, user: User, run_id: str, given: Bulk) -> None:
         case "collect":
             run = await site.run_of(user, run_id, act="collect")
             await site.lab.add(user, given.name, await site.app.open(), [run.id], {})
+
+
+async def cancel_run(site: Site, user: User, run_id: str) -> None:
+    """Cancel a run, and wait for its end.
+
+    Raises:
+        Missing: There is no such run, or it belongs to another user.
+        Refused: The user may see it but not do this.
+        Misuse: It has ended, or ended otherwise at the same moment.
+        JournalError: The process that works on it does not respond; the cancel stays in force.
+    """
+    why = "there is nothing to cancel"
+    run = await site.run_of(user, run_id, "operate", act="cancel", unless_ended=why)
+    await run.cancel()
+    last = await (await run.last_run()).summary()
+    if not last.ended:
+        raise JournalError(
+            f"run {last.run_id} is still worked on, by a process that does not respond: it ends as "
+            "soon as that process or another one works on it"
+        )
+    if last.status != Status.CANCELED:
+        raise Misuse(f"run {last.run_id} was not canceled: it has ended as {last.status}")
 
 
 async def resume_run(site: Site, user: User, run_id: str) -> None:

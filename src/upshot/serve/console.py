@@ -34,7 +34,7 @@ from upshot.errors import Misuse
 from upshot.journal.shared import needs_shared
 from upshot.journal.watching import DUE
 from upshot.serve import replies
-from upshot.serve.bulk_runs import Bulk, act_on_runs, resume_run
+from upshot.serve.bulk_runs import Bulk, act_on_runs, cancel_run, resume_run
 from upshot.serve.inbox import AgedFilters, Inbox
 from upshot.serve.overview import Period, drain, list_workers, read_overview, read_tools
 from upshot.serve.permissions import Missing, Need, list_filters, may_audit, may_start, may_use_lab
@@ -356,9 +356,7 @@ class _Console:
         return {}
 
     async def cancel(self, request: Request, user: User) -> object:
-        why = "there is nothing to cancel"
-        run = await self._run_of(request, user, "operate", "cancel", unless_ended=why)
-        await run.cancel()
+        await cancel_run(self._site, user, request.path_params["run"])
         return {}
 
     async def resume(self, request: Request, user: User) -> object:
