@@ -136,5 +136,13 @@ NAVIGATION = {
     "Integrate and test": ["adapters", "schema", "testing", "lab", "simulator"],
     "Reference": ["result", "events", "options", "cli", "names", "glossary", "api/index"],
     "How it works": ["lifecycle", "architecture", "CONTRIBUTING"],
-    "Decisions": ["decisions", "CHANGELOG"],
+    "Decisions": [
+        "decisions",
+        "decisions-results",
+        "decisions-tools",
+        "decisions-runs",
+        "decisions-journal",
+        "decisions-serve",
+        "CHANGELOG",
+    ],
 }

@@ -20,8 +20,6 @@ __all__ = ["llms_full", "llms_index", "sources", "title_of", "write_sources"]
 ROOT = reference.ROOT
 FENCED = re.compile(r"^(```.*?^```[ ]*$)", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"(!?\[(?:[^\]`]|`[^`]*`)*\]\()([^)\s]+)(\))")
-# A longer page would weigh more than 300 KB; no guide comes near it.
-MOST_CHARS = 80_000
 # The list of words that the search page loads would be too heavy with these.
 UNSEARCHED = re.compile(
     r"files/|decisions|CHANGELOG|CONTRIBUTING|architecture|names$|api/index|api/upshot\.(wire|contract)"
@@ -53,8 +51,6 @@ def sources() -> dict[str, str]:
         for path, page in missing.items():
             texts[page] = _shown(path, pages, shown)
     texts["names"] = _with_links_to_names(texts["names"])
-    for page in [one for one, text in texts.items() if len(text) > MOST_CHARS]:
-        texts |= _parts_of(page, texts[page])
     texts["index"] += _tables_of_contents()
     for page in REFERENCE:
         texts[f"api/{page}"] = reference.topic_page(page)
@@ -116,24 +112,6 @@ def _with_links_to_names(text: str) -> str:
     return re.sub(r"^\| `(\w+)` \|", row, text, flags=re.MULTILINE)
 
 
-def _parts_of(page: str, text: str) -> dict[str, str]:
-    """A page that is too heavy as several, cut before headings, items of lists and rows."""
-    parts, head, before = [""], "", ""
-    for block in re.split(r"^(?=##|- |\| )", text, flags=re.MULTILINE):
-        if block.startswith("| ---"):
-            head = before + block
-        elif len(parts[-1]) + len(block) > MOST_CHARS:
-            parts.append(head if block.startswith("| ") else "")
-        parts[-1] += block
-        before = block
-    title = text.partition("\n")[0]
-    names = [page, *(f"{page}-{at}" for at in range(2, len(parts) + 1))]
-    more = [f"{title}, part {at}\n\n{part}" for at, part in enumerate(parts[1:], 2)]
-    rest = "\n".join(names[1:])
-    parts[0] += f"\n```{{toctree}}\n:caption: Continued\n\n{rest}\n```\n"
-    return dict(zip(names, [parts[0], *more], strict=True))
-
-
 def _tables_of_contents() -> str:
     parts = [""]
     for caption, names in NAVIGATION.items():
@@ -186,6 +164,6 @@ def llms_index(texts: dict[str, str]) -> str:
 
 def llms_full(texts: dict[str, str]) -> str:
     """Return ``llms-full.txt``: the guides and the reference in one text."""
-    left_out = {"CHANGELOG", "CONTRIBUTING", "decisions", "architecture"}
-    names = [one for _, group in _in_order() for one in group if one not in left_out]
+    left_out = ("CHANGELOG", "CONTRIBUTING", "decisions", "architecture")
+    names = [one for _, group in _in_order() for one in group if not one.startswith(left_out)]
     return "\n\n".join(texts[name].partition("\n```{toctree}")[0].strip() for name in names) + "\n"
