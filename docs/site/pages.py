@@ -22,7 +22,8 @@ FENCED = re.compile(r"^(```.*?^```[ ]*$)", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"(!?\[(?:[^\]`]|`[^`]*`)*\]\()([^)\s]+)(\))")
 # The list of words that the search page loads would be too heavy with these.
 UNSEARCHED = re.compile(
-    r"files/|decisions|CHANGELOG|CONTRIBUTING|architecture|names$|api/index|api/upshot\.(wire|contract)"
+    r"files/|decisions|CHANGELOG|CONTRIBUTING|architecture|names$|api/index|"
+    r"api/upshot\.(contract|flat|models|sim|testing|tools|wire)"
 )
 LANGUAGES = {".py": "python", ".ts": "typescript", ".json": "json", ".yml": "yaml"}
 FIRST = re.compile(r"\A# ([^\n]+)\n+(?:<!--.*?-->\n+)*(.+?)(?=\n\n|\Z)", re.DOTALL)
