@@ -7,7 +7,9 @@ from typing import Any
 
 from upshot.contract import Effect, Policy, Record, ref
 from upshot.contract.provenance import ToolDeclaration, read_arguments
-from upshot.tools.provenance.judgement import Act, Facts, Verdict, judge
+from upshot.tools.provenance.acts import Act
+from upshot.tools.provenance.facts import Facts
+from upshot.tools.provenance.judgement import Verdict, judge
 from upshot.tools.provenance.saying import Saying
 
 VALUES = Policy(taint="values", user=("emma@me.org",))

@@ -11,7 +11,7 @@ from tests.policy.kit import told, verdict
 from upshot import Argument, Misuse, Policy, Toolbox, ToolCall, choice, ref, target, tool
 from upshot.contract import Effect
 from upshot.contract.provenance import ToolDeclaration, read_arguments
-from upshot.tools.provenance.judgement import Act
+from upshot.tools.provenance.acts import Act
 
 WRONG: Any = "choices"
 DECLARED: dict[str, Any] = {

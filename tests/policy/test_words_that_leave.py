@@ -5,7 +5,8 @@ import pytest
 from tests.policy.kit import told
 from upshot.contract import Policy
 from upshot.contract.provenance import ToolDeclaration, read_arguments
-from upshot.tools.provenance.judgement import Act, judge
+from upshot.tools.provenance.acts import Act
+from upshot.tools.provenance.judgement import judge
 
 LINKS = Policy(taint="values", words="links")
 

@@ -10,7 +10,9 @@ import pytest
 
 from upshot.contract import Effect, Policy, Record, choice, ref, target
 from upshot.contract.provenance import Argument, ToolDeclaration, read_arguments
-from upshot.tools.provenance.judgement import Act, Facts, is_clean, judge
+from upshot.tools.provenance.acts import Act
+from upshot.tools.provenance.facts import Facts
+from upshot.tools.provenance.judgement import is_clean, judge
 from upshot.tools.provenance.saying import Saying
 
 VALUES = Policy(taint="values", user=("emma@me.org", "Emma"))

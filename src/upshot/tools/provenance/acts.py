@@ -1,4 +1,4 @@
-"""Names of acts: two spellings of the same act share a name.
+"""Acts and their names: two spellings of the same act share a name.
 
 An act is named by its tool and, for each group of arguments, by the things in it. A thing has
 several names: how it was written, and everything that a trusted record says about it. So "Ada" and
@@ -13,12 +13,15 @@ import re
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import date
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 from urllib.parse import unquote
 
+import msgspec
+
+from upshot.contract.base.enums import Effect
 from upshot.contract.base.json_values import canonical_json
 from upshot.contract.base.structs import Json, JsonObject
-from upshot.contract.provenance import Argument
+from upshot.contract.provenance import Argument, ToolDeclaration
 from upshot.tools.provenance.saying import (
     Saying,
     fold,
@@ -27,17 +30,41 @@ from upshot.tools.provenance.saying import (
     parse_url,
 )
 
-if TYPE_CHECKING:
-    from upshot.tools.provenance.judgement import Act
-
 Names: TypeAlias = frozenset[str]
 Aliases: TypeAlias = Callable[[str, str], Iterable[str]]
 """Returns the other names of a value, for a kind of record; "" means any kind."""
 
+_TARGET = Argument()
 _RECEIVERS = "to"
 _MAX_NAMES = 12
 _LABELS = re.compile(r"(?:(?:file|id|no|nr|number|order|ticket|event|page|case)s?[.:]?\s+|#\s*)+")
 _PACKED = re.compile(r".*<([^<>]+)>\s*", re.DOTALL)
+
+
+class Act(msgspec.Struct, frozen=True, kw_only=True):
+    """A call, for judging.
+
+    Attributes:
+        tool_name: The name of the tool.
+        arguments: Its arguments, valid and with defaults.
+        shown: The arguments as they are logged, without secrets; None if they are the same.
+        declaration: What the tool declares.
+        parameters: The JSON Schema of its arguments.
+        effect: The declared effect.
+        place: Distinguishes this call from others with the same arguments.
+    """
+
+    tool_name: str
+    arguments: JsonObject
+    shown: JsonObject | None = None
+    declaration: ToolDeclaration = ToolDeclaration()
+    parameters: JsonObject = {}
+    effect: Effect = Effect.WRITE
+    place: str = ""
+
+    def word_of(self, name: str) -> Argument:
+        """Return the role of the argument *name*."""
+        return self.declaration.arguments.get(name, _TARGET)
 
 
 def things_in(act: Act, aliases: Aliases, today: date | None) -> dict[str, tuple[Names, ...]]:

@@ -21,7 +21,9 @@ from upshot.contract.tool_calls import (
     ToolRecord,
 )
 from upshot.state.run_state import place_of
-from upshot.tools.provenance.judgement import Act, Facts, Verdict, is_clean, judge
+from upshot.tools.provenance.acts import Act
+from upshot.tools.provenance.facts import Facts
+from upshot.tools.provenance.judgement import Verdict, is_clean, judge
 from upshot.tools.provenance.saying import Saying
 from upshot.tools.provenance.whereabouts import leaves
 

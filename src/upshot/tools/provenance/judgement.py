@@ -20,11 +20,8 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any, NamedTuple, TypeAlias, cast
-
-import msgspec
 
 from upshot.contract.base.enums import Effect
 from upshot.contract.base.json_values import canonical_json, pointer_step
@@ -33,25 +30,20 @@ from upshot.contract.provenance import (
     Argument,
     Doubt,
     Meaning,
-    Record,
-    ToolDeclaration,
     Voucher,
 )
 from upshot.contract.settings import Policy
 from upshot.tools.provenance.acts import (
-    Names,
+    Act,
     has_double,
-    is_same,
-    name_of,
     named_groups,
-    things_in,
 )
 from upshot.tools.provenance.clauses import Reading
+from upshot.tools.provenance.facts import Facts, Known
 from upshot.tools.provenance.saying import (
     Number,
     Saying,
     Span,
-    compact,
     fold,
     has_lookalike,
     mark_read,
@@ -61,7 +53,6 @@ from upshot.tools.provenance.saying import (
     was_read,
 )
 from upshot.tools.provenance.whereabouts import (
-    Result,
     leaves,
     sayings_beside,
     text_of,
@@ -71,33 +62,7 @@ from upshot.tools.provenance.whereabouts import (
 MAX_SAID = 20_000
 """The maximum length of a message of the user in characters; a longer one vouches for nothing."""
 
-_TARGET, _CONTENT = Argument(), Argument(word="content")
-
-
-class Act(msgspec.Struct, frozen=True, kw_only=True):
-    """A call, for judging.
-
-    Attributes:
-        tool_name: The name of the tool.
-        arguments: Its arguments, valid and with defaults.
-        shown: The arguments as they are logged, without secrets; None if they are the same.
-        declaration: What the tool declares.
-        parameters: The JSON Schema of its arguments.
-        effect: The declared effect.
-        place: Distinguishes this call from others with the same arguments.
-    """
-
-    tool_name: str
-    arguments: JsonObject
-    shown: JsonObject | None = None
-    declaration: ToolDeclaration = ToolDeclaration()
-    parameters: JsonObject = {}
-    effect: Effect = Effect.WRITE
-    place: str = ""
-
-    def word_of(self, name: str) -> Argument:
-        """Return the role of the argument *name*."""
-        return self.declaration.arguments.get(name, _TARGET)
+_CONTENT = Argument(word="content")
 
 
 class Verdict(NamedTuple):
@@ -113,115 +78,6 @@ class Verdict(NamedTuple):
 
 
 NO_VERDICT = Verdict()
-
-
-class Known(NamedTuple):
-    """A record from a trusted source, or from a write of this run.
-
-    Attributes:
-        kind: The kind of the ``Record``.
-        id: Its id.
-        names: What users call it.
-        fields: All of its fields.
-        source: The call and the JSON pointer of its place.
-    """
-
-    kind: str
-    id: Json
-    names: tuple[str, ...]
-    fields: JsonObject
-    source: str
-
-
-@dataclass(slots=True)
-class Facts:
-    """What vouches for values: a fold of what was said and of the settled calls.
-
-    Attributes:
-        sayings: What the user said.
-        records: Records of trusted sources.
-        made: Records that clean writes of this run made.
-        acts: The writes that were made or are being made: their places by the name of the act.
-        private: The tool that returned private data, "" for none.
-        unclean: Texts in writes that a stranger may have chosen.
-        results: All outputs.
-    """
-
-    sayings: tuple[Saying, ...] = ()
-    records: list[Known] = field(default_factory=list[Known])
-    made: list[Known] = field(default_factory=list[Known])
-    acts: dict[str, set[str]] = field(default_factory=dict[str, set[str]])
-    private: str = ""
-    unclean: list[str] = field(default_factory=list[str])
-    results: list[Result] = field(default_factory=list[Result])
-
-    def begin(self, act: Act) -> None:
-        """Record a write that is about to be made."""
-        self.acts.setdefault(self.name_act(act), set()).add(act.place)
-
-    def drop(self, act: Act) -> None:
-        """Remove a write that was not made."""
-        # It may have had fewer names when it was judged.
-        for places in self.acts.values():
-            places.discard(act.place)
-
-    def name_act(self, act: Act) -> str:
-        """Return the name of an act; other spellings of the same act share a name with it."""
-        return name_of(act.tool_name, self.things_in(act))
-
-    def things_in(self, act: Act) -> dict[str, tuple[Names, ...]]:
-        """Return the things in an act, with all their known names."""
-        today = next((saying.today for saying in self.sayings if saying.today), None)
-        return things_in(act, self._aliases, today)
-
-    def was_done(self, act: Act, things: Mapping[str, tuple[Names, ...]]) -> bool:
-        """Whether the same act was made before, or is being made."""
-        name = name_of(act.tool_name, things)
-        return any(places - {act.place} and is_same(name, one) for one, places in self.acts.items())
-
-    def _aliases(self, kind: str, text: str) -> Iterator[str]:
-        """Yield the other names of records that *text* may name."""
-        wanted = compact(fold(text))
-        for record in (*self.records, *self.made):
-            if kind and record.kind != kind:
-                continue
-            parts = () if kind else (part for name in record.names for part in name.split())
-            called = [text_of(record.id), *record.names, *parts]
-            if any(compact(fold(one)) == wanted for one in called):
-                yield from called
-
-    def learn(
-        self, act: Act, output: Json, *, call_id: str, is_trusted: bool, is_clean: bool
-    ) -> None:
-        """Learn from a call that was made.
-
-        Args:
-            act: The call.
-            output: Its output, None for none.
-            call_id: Its id.
-            is_trusted: Whether its source was trusted when it was made, and is today.
-            is_clean: Whether a stranger cannot have chosen anything in it.
-        """
-        declaration = act.declaration
-        self.results.append(Result(act.tool_name, output))
-        if declaration.private:
-            self.private = self.private or act.tool_name
-        is_read = act.effect is Effect.READ
-        found = [
-            known
-            for record in declaration.records
-            if record.trusted or is_trusted or not is_read
-            for known in _records_in(output, record, f"call {call_id} ")
-        ]
-        if is_read:
-            self.records += found
-            return
-        self.begin(act)
-        if is_clean:
-            self.made += found
-        else:
-            shown = act.arguments if act.shown is None else act.shown
-            self.unclean.extend(fold(text_of(leaf)) for leaf in leaves(shown))
 
 
 def judge(act: Act, facts: Facts, policy: Policy) -> Verdict:
@@ -871,23 +727,3 @@ def _is_ambiguous(
         if other.id != record.id
         for other_span, other_grade in _namings(other, saying, is_person=is_person)
     )
-
-
-def _records_in(value: Json, record: Record, source: str) -> Iterator[Known]:
-    if isinstance(value, list):
-        for at, item in enumerate(value):
-            if isinstance(item, str) and not record.id:
-                yield Known(record.record_kind, item, (item,), {}, f"{source}/{at}")
-            yield from _records_in(item, record, f"{source}/{at}")
-    elif isinstance(value, dict):
-        id = value.get(record.id)
-        if isinstance(id, str | int) and not isinstance(id, bool) and id != "":
-            names = tuple(
-                leaf
-                for name in record.names
-                for leaf in leaves(value.get(name))
-                if isinstance(leaf, str) and leaf.strip()
-            )
-            yield Known(record.record_kind, id, names, value, source)
-        for key, item in value.items():
-            yield from _records_in(item, record, f"{source}/{pointer_step(key)}")
