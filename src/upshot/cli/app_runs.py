@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 
 from rich.text import Text
 
-from upshot.cli.listing import plain_table
+from upshot.cli.listing import answer_rows, plain_table
 from upshot.cli.loading import Target, choose, instance_of, load_app
 from upshot.cli.lookup import DEFAULT_JOURNAL, existing_journal, new_journal, read_moment, user_name
 from upshot.cli.terminal import Terminal
@@ -32,7 +32,6 @@ from upshot.errors import Misuse, need_of_extra
 from upshot.fleet.app import App
 from upshot.fleet.notifier import notifying
 from upshot.fleet.run_logs import log_as_json
-from upshot.fleet.schedules import ScheduleState
 from upshot.fleet.status import Status, parse_place, serving_status
 from upshot.fleet.worker import Worker
 from upshot.fleet.worker_list import WorkerState, drain_worker, read_workers
@@ -169,15 +168,8 @@ async def _list(terminal: Terminal, app: App) -> int:
     rows: list[tuple[str, ...]] = [_HEADING]
     for run in await app.runs("running", limit=None):
         if run.agent_id in app.agents and (holder := holders.get(run.run_id)) is not None:
-            rows.append(
-                (
-                    run.run_id,
-                    clean(run.agent_id),
-                    "at work",
-                    _holder_name(holder),
-                    _lease_left(holder),
-                )
-            )
+            who, left = _holder_name(holder), _lease_left(holder)
+            rows.append((run.run_id, clean(run.agent_id), "at work", who, left))
     whys = [""] * len(rows)
     for one in await app.due():
         holder = holders.get(one.run_id)
@@ -205,18 +197,15 @@ async def list_schedules(terminal: Terminal, *, target: str, journal: str) -> in
     app, _ = app_of(target, journal)
     async with app:
         states = await app.schedule_states()
-    if terminal.as_json:
-        terminal.answer(states)
-        return 0
     rows = [("schedule", "agent", "when", "next (UTC)", "last run", "missed")]
     for one in states:
         next = "" if one.next is None else f"{one.next:%Y-%m-%d %H:%M:%S}"
         last = "" if one.last is None else one.last.run_id
-        rows.append((one.name, clean(one.agent_id), one.rule, next, last, _missed(one)))
-    if states:
-        terminal.say_rows(plain_table(rows))
-    else:
-        terminal.report("the App has no schedules: give it some with app.schedule()")
+        since = one.missed_since
+        missed = "" if since is None else f"{one.missed} since {since:%Y-%m-%d %H:%M:%S}"
+        rows.append((one.name, clean(one.agent_id), one.rule, next, last, missed))
+    none = "the App has no schedules: give it some with app.schedule()"
+    answer_rows(terminal, states, rows, none)
     return 0
 
 
@@ -229,34 +218,21 @@ async def list_workers(terminal: Terminal, *, journal: str, drain: str, by: str)
             terminal.answer(one, f"worker {one.id} is asked to take no more runs; it holds {left}")
             return 0
         workers = await read_workers(log)
-    if terminal.as_json:
-        terminal.answer(workers)
-        return 0
     rows = [("worker", "process", "state", "runs", "lease", "last sign", "since (UTC)", "version")]
     rows += [_worker_row(one) for one in workers]
-    if workers:
-        terminal.say_rows(plain_table(rows))
-    else:
-        terminal.report("no process works on runs: start one with upshot work FILE.py")
+    none = "no process works on runs: start one with upshot work FILE.py"
+    answer_rows(terminal, workers, rows, none)
     return 0
 
 
 def _worker_row(one: WorkerState) -> tuple[str, ...]:
     since = "" if one.since is None else f"{one.since:%Y-%m-%d %H:%M:%S}"
-    seen = "" if one.seen is None else f"{duration(_age_s(one.seen))} ago"
+    seen_s = 0.0 if one.seen is None else (datetime.now(UTC) - one.seen).total_seconds()
+    seen = "" if one.seen is None else f"{duration(max(0.0, seen_s))} ago"
     lease = "" if one.lease_s is None else f"{max(one.lease_s, 0):.0f} s"
     runs = f"{len(one.runs)} of {one.concurrency}" if one.concurrency else str(len(one.runs))
     process = f"{one.pid}@{clean(one.host)}"
     return one.id or "-", process, one.state, runs, lease, seen, since, clean(one.version)
-
-
-def _age_s(moment: datetime) -> float:
-    return max(0.0, (datetime.now(UTC) - moment).total_seconds())
-
-
-def _missed(state: ScheduleState) -> str:
-    since = state.missed_since
-    return "" if since is None else f"{state.missed} since {since:%Y-%m-%d %H:%M:%S}"
 
 
 def _holder_name(holder: LeaseHolder) -> str:

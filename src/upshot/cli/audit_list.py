@@ -8,7 +8,7 @@ from typing import Any
 from rich.text import Text
 
 from upshot.cli.listing import plain_table
-from upshot.cli.lookup import existing_journal, find_run, read_moment
+from upshot.cli.lookup import existing_journal, find_run, read_filters, read_moment
 from upshot.cli.terminal import Terminal
 from upshot.cli.timeline import fit
 from upshot.contract.base.words import clean, count
@@ -24,8 +24,6 @@ async def list_audit(
     *,
     journal: str,
     wanted: str,
-    since: str,
-    until: str,
     limit: int,
     lines: bool,
     remove_before: str,
@@ -37,30 +35,25 @@ async def list_audit(
         terminal: The terminal to print on.
         journal: The journal.
         wanted: Only acts on this run; "" for all.
-        since: Only acts at this moment or later; "" for all.
-        until: Only acts before this moment; "" for all.
         limit: The most rows, 0 for all.
         lines: Whether to print a line of JSON for each row, and all rows.
         remove_before: Remove the rows before this moment instead; "" to print rows.
-        filters: Further ones, those of ``AuditFilters``.
+        filters: Further ones, those of ``AuditFilters``; "" for all.
     """
-    filters = {name: value for name, value in filters.items() if value}
-    for name, text in (("since", since), ("until", until)):
-        if text:
-            filters[name] = read_moment(text)
+    found_by = read_filters(filters)
     async with open_journal(existing_journal(journal), create=False) as log:
         audit = needs_audit(log)
         if remove_before:
-            removed = await audit.remove_audit(read_moment(remove_before))
+            removed = await audit.remove_audit(read_moment(remove_before, "--remove-before"))
             terminal.answer({"removed": removed}, f"removed {count(removed, 'row')}")
             return 0
         if wanted:
-            filters["run_id"] = await find_run(log, wanted)
+            found_by["run_id"] = await find_run(log, wanted)
         most = 0 if lines else limit
         found, place = list[AuditRow](), 0
         while most == 0 or len(found) < most:
             size = min(MOST_ROWS, most - len(found)) if most else MOST_ROWS
-            page = await audit.audit(**filters, limit=size, before=place)
+            page = await audit.audit(**found_by, limit=size, before=place)
             if lines:
                 for row in page.rows:
                     terminal.put_json(encode(row))

@@ -33,6 +33,7 @@ from upshot.cli.options import (
     F,
     Group,
     asks,
+    choice,
     flag,
     names_agent,
     number,
@@ -352,12 +353,7 @@ def replay(**options: Any) -> int:
 @AGENT
 @click.option("--approve", multiple=True, metavar="ID", help="Approve this call.")
 @flag("--all", "Approve all calls that are not named.", name="approve_all")
-@click.option(
-    "--always",
-    type=click.Choice(["tool", "arguments"]),
-    default=None,
-    help="The scope of a standing approval.",
-)
+@choice("--always", ("tool", "arguments"), "The scope of a standing approval.")
 @click.option("--deny", multiple=True, metavar="ID", help="Deny this call.")
 @text("--reason", "TEXT", "The reason of a denial, for the model.")
 @click.option(
@@ -451,12 +447,7 @@ _FILTERS = (
 
 @upshot.command()
 @JOURNAL
-@click.option(
-    "--status",
-    type=click.Choice(listing.STATUSES),
-    default=None,
-    help="Only runs with this status.",
-)
+@choice("--status", listing.STATUSES, "Only runs with this status.")
 @number("--limit", "The maximum number, 0 for all.", least=0, default=50, show_default=True)
 @number("--width", "Columns of a line. Default: the terminal's; a pipe gets whole lines.", least=40)
 @flag("--conversations", "List conversations instead of runs.")
@@ -588,33 +579,21 @@ def collect(**options: Any) -> int:
 @number("--repeat", "How often each case is run.", least=1, default=1, show_default=True)
 @click.option("--budget", type=float, metavar="USD", help="The most that all runs may cost.")
 @number("--concurrency", "How many runs at a time.", least=1, default=10, show_default=True)
-@click.option(
-    "--replies",
-    type=click.Choice(["live", "recorded"]),
-    default="live",
-    show_default=True,
-    help="Ask the models, or replay the record.",
-)
-@click.option(
+@choice("--replies", ("live", "recorded"), "Ask the models, or replay the record.", default="live")
+@choice(
     "--approvals",
-    type=click.Choice(["deny", "approve"]),
+    ("deny", "approve"),
+    "For calls that the record has no answer for.",
     default="deny",
-    show_default=True,
-    help="For calls that the record has no answer for.",
 )
-@click.option(
-    "--tools",
-    type=click.Choice(["recorded", "simulated", "live reads"]),
-    default="recorded",
-    show_default=True,
-    help="What answers calls.",
+@choice(
+    "--tools", ("recorded", "simulated", "live reads"), "What answers calls.", default="recorded"
 )
-@click.option(
+@choice(
     "--unseen",
-    type=click.Choice(["deny", "stop", "simulated"]),
+    ("deny", "stop", "simulated"),
+    "What a call gets that was not recorded.",
     default="deny",
-    show_default=True,
-    help="What a call gets that was not recorded.",
 )
 @_LAB_SECRETS
 @text("--simulator", "MODEL", "Or FILE.py:NAME, a function or an agent: answers simulated calls.")
@@ -665,7 +644,7 @@ def from_inspect(**options: Any) -> int:
 
 @upshot.command(short_help="List who saw, answered and did what.")
 @text("--user", "NAME", "Only acts of this user.")
-@click.option("--kind", type=click.Choice(KINDS), help="Only acts of this kind.")
+@choice("--kind", KINDS, "Only acts of this kind.")
 @text("--action", "ACTION", "Only this, such as approve, cancel or redact.")
 @text("--run", "RUN", "Only acts on this run.", name="wanted")
 @text("--tool", "NAME", "Only acts on calls of this tool.")
@@ -687,16 +666,19 @@ def audit(**options: Any) -> int:
     return run_command(audit_list.list_audit, **options)
 
 
-@upshot.command(short_help="Remove runs from a log.")
-@click.argument("wanted", metavar="[RUN]...", nargs=-1)
-@JOURNAL
-@number(
+_OLDER_THAN = number(
     "--older-than",
     "All runs that ended at least this many days ago.",
     name="older_than_days",
     least=0,
     metavar="DAYS",
 )
+
+
+@upshot.command(short_help="Remove runs from a log.")
+@click.argument("wanted", metavar="[RUN]...", nargs=-1)
+@JOURNAL
+@_OLDER_THAN
 @text("--conversation", "ID", "All runs of this conversation.")
 @text("--config", "FILE", "By the rules of this file: how long to keep which runs.", type=PATH)
 @flag("--effects", "Remove their effects too, which can then happen again.")
@@ -715,13 +697,7 @@ def prune(**options: Any) -> int:
 @upshot.command(short_help="Move ended runs into an archive.")
 @click.argument("place", metavar="PLACE")
 @JOURNAL
-@number(
-    "--older-than",
-    "All runs that ended at least this many days ago.",
-    name="older_than_days",
-    least=0,
-    metavar="DAYS",
-)
+@_OLDER_THAN
 @text("--config", "FILE", "By the rules of this file, as for prune.", type=PATH)
 @text("--restore", "RUN", "Bring this run back into the log instead.")
 @flag("--dry-run", "Only say what would be archived.")

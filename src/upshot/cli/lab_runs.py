@@ -12,7 +12,7 @@ from rich.text import Text
 
 from upshot.cli.listing import plain_table
 from upshot.cli.loading import Target, import_file, load_agent
-from upshot.cli.lookup import existing_journal, read_moment
+from upshot.cli.lookup import existing_journal, read_filters
 from upshot.cli.terminal import Terminal
 from upshot.contract.agent import Agent
 from upshot.contract.base.structs import Json, JsonObject
@@ -44,16 +44,11 @@ async def collect_cases(
     min_cost: float,
     after: int,
     secrets: str,
-    since: str,
-    until: str,
     **filters: str,
 ) -> int:
     """Write past runs into a dataset."""
     _check_file(path)
-    given: Any = {name: value for name, value in filters.items() if value}
-    for name, text in (("since", since), ("until", until)):
-        if text:
-            given[name] = read_moment(text, f"--{name}")
+    given = read_filters(filters)
     async with open_journal(existing_journal(journal), create=False) as log:
         given["limit"] = limit or None
         found = await Dataset.from_journal(

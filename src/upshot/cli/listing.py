@@ -27,7 +27,7 @@ from upshot.cli.lookup import (
     left_behind,
     outermost,
     read_activity,
-    read_moment,
+    read_filters,
     uncollected,
     with_parents,
 )
@@ -90,7 +90,6 @@ from upshot.state.run_view import RunViewer
 from upshot.state.stored_events import seeds_of, states
 
 _MAX_AGENT_WIDTH = 20
-_MOMENTS = ("since", "until")
 # A smaller difference between clocks may be the delay of the network.
 _CLOCK_S = 0.5
 _MIN_REQUEST_WIDTH = 8
@@ -211,6 +210,18 @@ def plain_table(rows: Sequence[Sequence[str]]) -> Iterator[Text]:
     widths = [max(map(cell_len, column)) for column in zip(*rows, strict=True)]
     for number, cells in enumerate(rows):
         yield _row(cells, widths, range(len(widths)), ["" if number else "dim"] * len(widths))
+
+
+def answer_rows(
+    terminal: Terminal, value: object, rows: Sequence[Sequence[str]], without: str
+) -> None:
+    """Write *value* as JSON, or else its *rows* below their heading; *without* any, say so."""
+    if terminal.as_json:
+        terminal.answer(value)
+    elif len(rows) > 1:
+        terminal.say_rows(plain_table(rows))
+    else:
+        terminal.report(without)
 
 
 # The stored status of runs that are shown with another word.
@@ -335,10 +346,7 @@ async def list_runs(
         width: Columns of a line; None for those of the terminal, and no limit in a pipe.
         filters: Those of ``RunFilters`` that were typed.
     """
-    moments = {
-        name: read_moment(filters[name], f"--{name}") for name in _MOMENTS if name in filters
-    }
-    wanted = cast("RunFilters", {**filters, **moments})
+    wanted = cast("RunFilters", read_filters(filters))
     async with open_journal(existing_journal(journal), create=False) as log:
         holders = await log.holders()
         runs = await _runs_shown_as(log, status, limit + 1 if limit else None, holders, wanted)
@@ -533,12 +541,8 @@ async def list_conversations(terminal: Terminal, *, journal: str, limit: int) ->
     """Print the conversations of a journal, newest first."""
     async with open_journal(existing_journal(journal), create=False) as log:
         listed = await log.conversations(limit=limit or None)
-    if terminal.as_json:
-        terminal.answer(listed)
-    elif listed:
-        terminal.say_rows(plain_table([_CONVERSATIONS, *map(_conversation, listed)]))
-    else:
-        terminal.report(f"{journal} has no conversations")
+    rows = [_CONVERSATIONS, *map(_conversation, listed)]
+    answer_rows(terminal, listed, rows, f"{journal} has no conversations")
     return 0
 
 
@@ -719,12 +723,8 @@ def _event_text(event: Event, state: RunState) -> str:
             content = result.error.message if result.error is not None else result.content or ""
             return f"{result.status}: {content}"
         case _:
-            return _other_fields(event)
-
-
-def _other_fields(event: Event) -> str:
-    fields: JsonObject = msgspec.json.decode(encode(event))
-    return _json({name: one for name, one in fields.items() if name not in _ENVELOPE})
+            fields: JsonObject = msgspec.json.decode(encode(event))
+            return _json({name: one for name, one in fields.items() if name not in _ENVELOPE})
 
 
 def _json(value: object) -> str:

@@ -416,31 +416,22 @@ class Launching:
     def launch(self) -> Launch:
         """How the run was started, with the changes of the command line."""
         asked, started, run_id = self._asked, self._activity.started, self._activity.run_id
-        old = None if started is None else Launch.of(started.options)
-        new = new_launch(asked) if asked.target else None
-        base = old or new
-        if base is None:
+        old, new = None if started is None else Launch.of(started.options), new_launch(asked)
+        if not (old or asked.target):
             raise Misuse(
                 f"run {run_id} was not started by this command: say which agent it has, after "
                 f"its id, such as {run_id} FILE.py:agent"
             )
         changes: dict[str, Any] = {}
-        if new is not None:
+        if asked.target:
             changes |= {"file": new.file, "agent": new.agent}
         if asked.model:
             # The old server need not know the new model.
-            changes |= {"model": absolute_model(asked.model), "base_url": ""}
-        if asked.base_url:
-            changes["base_url"] = asked.base_url
-        if asked.tools:
-            changes["tools"] = _absolute_paths(asked.tools)
-        if asked.mcp:
-            changes["mcp"] = str(Path(asked.mcp).absolute())
-        if asked.dependencies:
-            changes["dependencies"] = absolute_value(asked.dependencies)
-        if asked.write_grace_s is not None:
-            changes["write_grace_s"] = asked.write_grace_s
-        return replace(base, **changes)
+            changes["base_url"] = ""
+        for name in ("model", "base_url", "tools", "mcp", "dependencies", "write_grace_s"):
+            if (given := getattr(new, name)) not in ("", (), None):
+                changes[name] = given
+        return replace(old or new, **changes)
 
     @cached_property
     def loaded(self) -> tuple[AnyAgent, ResumeOptions]:
@@ -470,16 +461,12 @@ def new_launch(asked: Asked) -> Launch:
         agent=target.name,
         model=absolute_model(asked.model),
         base_url=asked.base_url,
-        tools=_absolute_paths(asked.tools),
+        tools=tuple(str(Path(file).absolute()) for file in asked.tools),
         mcp=asked.mcp and str(Path(asked.mcp).absolute()),
         dependencies=asked.dependencies and absolute_value(asked.dependencies),
         folder=str(Path.cwd()),
         write_grace_s=asked.write_grace_s,
     )
-
-
-def _absolute_paths(files: Sequence[str]) -> tuple[str, ...]:
-    return tuple(str(Path(file).absolute()) for file in files)
 
 
 def load_launch(launch: Launch) -> tuple[AnyAgent, ResumeOptions]:

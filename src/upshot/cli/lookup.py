@@ -7,10 +7,11 @@ import getpass
 import re
 import shlex
 import sys
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import click
 import msgspec
@@ -35,6 +36,7 @@ LAST = "last"
 MEMORY = "memory:"
 # A similar id, and the last active run, are searched among this many of the newest.
 _MAX_NAMED = 1_000
+_MOMENTS = ("since", "until")
 _NEVER = datetime.min.replace(tzinfo=UTC)
 
 
@@ -242,6 +244,17 @@ def standard_input() -> str:
     if sys.stdin is None:  # It was closed.
         raise click.UsageError("the request - reads stdin, which is closed")
     return sys.stdin.buffer.read().decode("utf-8", "replace")
+
+
+def read_filters(given: Mapping[str, str]) -> dict[str, Any]:
+    """Return the filters that were typed, the moments among them read.
+
+    Raises:
+        Misuse: ``since`` or ``until`` is not a moment.
+    """
+    typed = {name: text for name, text in given.items() if text}
+    moments = {name: read_moment(typed[name], f"--{name}") for name in _MOMENTS if name in typed}
+    return {**typed, **moments}
 
 
 def read_moment(text: str, option: str = "--at") -> datetime:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import redirect_stdout
 from functools import wraps
 from inspect import iscoroutinefunction
@@ -94,6 +94,14 @@ def _number_from(least: int, most: int | None) -> Callable[[str], int]:
         return read
 
     return number
+
+
+def choice(
+    option: str, words: Sequence[str], help: str, *, default: str | None = None
+) -> Callable[[F], F]:
+    """Return an option that takes one of some words."""
+    kind = click.Choice(words)
+    return click.option(option, type=kind, default=default, show_default=True, help=help)
 
 
 # Checks nothing; it makes shells complete file names.

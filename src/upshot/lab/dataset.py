@@ -337,7 +337,17 @@ async def case_of(run_id: str, journal: Journal, *, after: int = 0) -> Case | No
     shared = shared_journal(journal)
     notes = () if shared is None else await shared.notes(run_id)
     everyone = [state async for state in with_children(runs, journal)]
-    replied = [one for state in everyone async for one in _replies_of(state, journal)]
+    replied = [
+        (one.time, one.response)
+        for state in everyone
+        if state.started is not None
+        async for one in _replies_of(state.started.run_id, journal)
+    ]
+    first = (
+        [one.response async for one in _replies_of(run_id, journal) if one.seq <= after]
+        if after
+        else []
+    )
     return Case(
         id=run_id,
         run_id=run_id,
@@ -349,7 +359,7 @@ async def case_of(run_id: str, journal: Journal, *, after: int = 0) -> Case | No
         budget=convert(past.options.get("budget"), Budget | None),
         max_attempts=convert(past.options.get("max_attempts", 1), int),
         started_at=started.time,
-        first_replies=tuple(await _replies_until(after, run_id, journal)),
+        first_replies=tuple(first),
         replies=tuple(response for _, response in sorted(replied, key=_by_time)),
         calls=tuple([one for state in everyone async for one in _calls_of(state, journal)]),
         answers=await _answers_of(everyone, journal),
@@ -428,25 +438,11 @@ def _history_of(past: RunState) -> tuple[Message, ...]:
     return tuple(seeded[:place])
 
 
-async def _replies_of(
-    past: RunState, journal: Journal
-) -> AsyncIterator[tuple[datetime | None, ModelResponse]]:
-    """Yield the replies of a run's model, with their times."""
-    run_id = "" if past.started is None else past.started.run_id
+async def _replies_of(run_id: str, journal: Journal) -> AsyncIterator[ModelReplied]:
+    """Yield the replies of a run's own model."""
     async for event, _ in states(journal.events(run_id), seeds=seeds_of(journal)):
         if isinstance(event, ModelReplied) and not event.purpose:
-            yield event.time, event.response
-
-
-async def _replies_until(last: int, run_id: str, journal: Journal) -> list[ModelResponse]:
-    """Return the replies of a run's own model up to an event."""
-    if not last:
-        return []
-    return [
-        event.response
-        async for event, _ in states(journal.events(run_id), seeds=seeds_of(journal))
-        if isinstance(event, ModelReplied) and not event.purpose and event.seq <= last
-    ]
+            yield event
 
 
 async def _answers_of(runs: Iterable[RunState], journal: Journal) -> dict[str, Json]:
@@ -534,18 +530,22 @@ def repeats_own(record: ToolRecord) -> bool:
     return repeats is not None and repeats.run_id == record.run_id
 
 
-async def _recorded(record: ToolRecord, journal: Journal) -> RecordedCall:
-    outcome = record.outcome
-    store = getattr(journal, "artifacts", None)
-    if isinstance(outcome, ToolArtifactReference) and store is not None:
-        outcome = await _whole(outcome, record.run_id, store)
+def to_call(record: ToolRecord) -> RecordedCall:
+    """Return a logged call, with its outcome as it is logged."""
     return RecordedCall(
         tool=record.tool_name,
         arguments=record.arguments_executed or record.arguments_validated or {},
         effect=record.effect,
         declared=record.declared_effect or Effect.READ,
-        outcome=outcome,
+        outcome=record.outcome,
     )
+
+
+async def _recorded(record: ToolRecord, journal: Journal) -> RecordedCall:
+    call, store = to_call(record), getattr(journal, "artifacts", None)
+    if isinstance(call.outcome, ToolArtifactReference) and store is not None:
+        return replace(call, outcome=await _whole(call.outcome, record.run_id, store))
+    return call
 
 
 async def _whole(outcome: ToolArtifactReference, run_id: str, store: ArtifactStore) -> ToolOutcome:
@@ -574,8 +574,7 @@ def _approvals_in(runs: Iterable[RunState]) -> dict[str, tuple[bool, ...]]:
     records = (one for past in runs for one in past.records)
     asked = [(one.approval.at, one) for one in records if one.approval is not None]
     for _, record in sorted(asked, key=_by_time):
-        arguments = record.arguments_executed or record.arguments_validated or {}
-        key = call_key(record.tool_name, arguments)
+        key = to_call(record).key
         found[key] = (*found.get(key, ()), not isinstance(record.outcome, ToolDenied))
     return found
 

@@ -17,6 +17,8 @@ from datetime import datetime, timedelta
 from decimal import Decimal, InvalidOperation
 from typing import Any, Literal, TypeAlias, cast, get_args
 
+from msgspec.structs import replace
+
 from upshot.clock import SYSTEM_CLOCK
 from upshot.contract.agent import Agent
 from upshot.contract.base.checks import format_value
@@ -44,6 +46,7 @@ from upshot.lab.dataset import (
     own_records,
     repeats_own,
     signals_in,
+    to_call,
     with_children,
 )
 from upshot.lab.kept_reports import KeptExperiment, keep_report, keep_start
@@ -55,9 +58,7 @@ from upshot.lab.recorded_tools import (
     check_masking,
     is_missed,
     is_simulated,
-    key_of,
     simulator_error,
-    to_call,
     was_asked,
 )
 from upshot.lab.report import LabCall, Report, Row
@@ -194,21 +195,20 @@ async def run(
             options=options,
         )
         await check_journal(opened)
-        await keep_start(opened, _entry_of(made, repeat))
+        await keep_start(
+            opened,
+            KeptExperiment(
+                name=name,
+                dataset=dataset.name,
+                cases=len(dataset),
+                repeat=repeat,
+                variants=tuple(named),
+            ),
+        )
         report = await made.run(repeat, concurrency, progress)
         await keep_report(opened, report)
         vars(report)["runs_read"] = made.read
         return report
-
-
-def _entry_of(made: _Experiment, repeat: int) -> KeptExperiment:
-    return KeptExperiment(
-        name=made.name,
-        dataset=made.dataset.name,
-        cases=len(made.dataset),
-        repeat=repeat,
-        variants=tuple(made.variants),
-    )
 
 
 @dataclass
@@ -369,7 +369,8 @@ class _Experiment:
     async def _start(
         self, case: Case, tried: Variant, run_id: str, helpers: _LabAgents
     ) -> AgentResult[Any]:
-        options, request = self._options(case, tried, (), helpers), _request_of(case, run_id)
+        options = self._options(case, tried, (), helpers)
+        request = replace(case.request, run_id=run_id, context_id="")
         agent = self._agent_for(case, tried.agent)
         if case.history:
             options["history"] = case.history
@@ -550,7 +551,7 @@ class _RecordedApprovals:
         self._given = Counter[str]()
         for state in states:
             asked = mask([one for one in state.records if one.approval is not None])
-            self._given.update(map(key_of, asked))
+            self._given.update(to_call(one).key for one in asked)
             # A call that has started was approved, if that was needed.
             started = state.unsettled.values()
             self._given.update(call_key(one.call.name, mask(one.arguments)) for one in started)
@@ -748,12 +749,6 @@ def _quota_of(experiment: str, budget_usd: Decimal | float) -> Quota:
         got = format_value(budget_usd)
         raise Misuse(f"budget_usd is an amount of US dollars, got {got}") from error
     return Quota(f"lab {experiment}", max_cost_usd=most)
-
-
-def _request_of(case: Case, run_id: str) -> Any:
-    from msgspec.structs import replace
-
-    return replace(case.request, run_id=run_id, context_id="")
 
 
 def _model_name(agent: Agent[Any]) -> str:

@@ -19,7 +19,7 @@ from inspect import iscoroutinefunction
 from os import PathLike
 from pathlib import Path
 from statistics import fmean
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from upshot.contract.base.checks import format_value
 from upshot.contract.base.structs import Json
@@ -29,10 +29,8 @@ from upshot.contract.result import AgentResult
 from upshot.contract.tool_calls import ToolExecutionResult, ToolFailure, ToolOutcome
 from upshot.errors import Misuse, need_of_extra
 from upshot.lab.dataset import Case, Dataset, RecordedCall
+from upshot.lab.report import Report, Row, listed_calls
 from upshot.lab.scorers import Score, Scorer, Trial, is_made_by
-
-if TYPE_CHECKING:
-    from upshot.lab.report import Report, Row
 
 # What Inspect's own scorers say: correct, incorrect, partial, no answer.
 _GRADES = {"C": 1.0, "I": 0.0, "P": 0.5, "N": 0.0}
@@ -189,25 +187,15 @@ def _sample_of(report: Report, row: Row, named: str) -> Any:
             for name, one in row.scores.items()
             if one.value is not None
         },
-        metadata=_metadata_of(row),
+        metadata={
+            "status": row.status,
+            "run_id": row.run_id,
+            **listed_calls(row, "off_record", "new_effects", "simulated"),
+        },
         model_usage={named: usage},
         total_time=row.took_s,
         working_time=row.took_s,
     )
-
-
-def _metadata_of(row: Row) -> dict[str, Json]:
-    calls = {
-        "off_record": row.off_record,
-        "new_effects": row.new_effects,
-        "simulated": row.simulated,
-    }
-    listed: dict[str, Json] = {
-        name: [{"tool": one.tool, "arguments": one.arguments} for one in found]
-        for name, found in calls.items()
-        if found
-    }
-    return {"status": row.status, "run_id": row.run_id, **listed}
 
 
 def from_inspect(log: Any, *, name: str = "") -> Dataset:

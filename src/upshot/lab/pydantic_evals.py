@@ -15,16 +15,13 @@ import json
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
-from upshot.contract.base.structs import Json
 from upshot.contract.tool_calls import ToolFailure, ToolTimeout
 from upshot.errors import Misuse, need_of_extra
 from upshot.lab.dataset import Case
+from upshot.lab.report import Report, Row, listed_calls
 from upshot.lab.scorers import Score, Scorer, Trial
-
-if TYPE_CHECKING:
-    from upshot.lab.report import Report, Row
 
 
 def evaluator_scorer(evaluator: Any) -> Scorer:
@@ -140,18 +137,8 @@ def _facts_of(report: Report, row: Row) -> dict[str, Any]:
         "source_case_name": row.case if is_repeated else None,
         "inputs": report.requests.get(row.case, ""),
         "expected_output": report.expected.get(row.case),
-        "metadata": _metadata_of(row),
+        "metadata": {"status": row.status, **listed_calls(row, "off_record", "new_effects")},
     }
-
-
-def _metadata_of(row: Row) -> dict[str, Json]:
-    calls = {"off_record": row.off_record, "new_effects": row.new_effects}
-    listed: dict[str, Json] = {
-        name: [{"tool": one.tool, "arguments": one.arguments} for one in found]
-        for name, found in calls.items()
-        if found
-    }
-    return {"status": row.status, **listed}
 
 
 def _metrics_of(row: Row) -> dict[str, float | int]:

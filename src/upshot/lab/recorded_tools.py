@@ -25,7 +25,7 @@ from upshot.contract.base.structs import JsonObject
 from upshot.contract.run_control import Interrupt
 from upshot.contract.tool_calls import ToolDenied, ToolExecutionResult, ToolOutcome, ToolRecord
 from upshot.errors import Misuse
-from upshot.lab.dataset import Case, RecordedCall, call_key
+from upshot.lab.dataset import Case, RecordedCall, call_key, to_call
 from upshot.lab.kept_runs import LAB_GATE, deny, is_final, runs_as_usual
 from upshot.lab.simulation import (
     NOT_SIMULATED,
@@ -133,7 +133,9 @@ class RecordedTools:
         # Before anything waits, since equal calls may run at the same time.
         self._made[key] += 1
         writes = tool.declared_effect is not Effect.READ
-        is_known = earlier < len(known) or (bool(known) and (not writes or _repeats(known[-1])))
+        # A read, or a call whose effect was made before, gets the last outcome however often.
+        is_lasting = bool(known) and (not writes or known[-1].outcome.repeats is not None)
+        is_known = earlier < len(known) or is_lasting
         if writes and not is_known:
             # Before anything waits, so that the report has it whatever happens then.
             note(call, LAB_GATE, _NEW_WRITE)
@@ -184,22 +186,6 @@ def check_masking(mask: Callable[[JsonObject], JsonObject]) -> None:
         raise Misuse(f"secrets= has a text that is part of {spoilt[0]!r}, a word of the lab")
 
 
-def key_of(record: ToolRecord) -> str:
-    """Return the key of a logged call."""
-    return to_call(record).key
-
-
-def to_call(record: ToolRecord) -> RecordedCall:
-    """Return a logged call of a trial."""
-    return RecordedCall(
-        tool=record.tool_name,
-        arguments=record.arguments_executed or record.arguments_validated or {},
-        effect=record.effect,
-        declared=record.declared_effect or Effect.READ,
-        outcome=record.outcome,
-    )
-
-
 def was_asked(record: ToolRecord) -> bool:
     """Whether a person was asked about a call, or would have been."""
     return record.approval is not None or record.gate == _APPROVAL_GATE
@@ -214,7 +200,7 @@ def is_missed(record: ToolRecord, case: Case) -> bool:
     if _has_note(record, _NEW_WRITE):
         return True
     if record.gate == _APPROVAL_GATE:
-        key = key_of(record)
+        key = to_call(record).key
         was_made = any(one.key == key for one in case.writes)
         return not was_made and False not in case.approvals.get(key, ())
     return record.gate == LAB_GATE
@@ -235,11 +221,6 @@ def is_simulated(record: ToolRecord) -> bool:
 
 def _has_note(record: ToolRecord, text: str) -> bool:
     return any(one.gate == LAB_GATE and one.detail == text for one in record.trace)
-
-
-def _repeats(call: RecordedCall) -> bool:
-    """Whether the record has a call whose effect was made before, however often it is made."""
-    return call.outcome.repeats is not None
 
 
 def _answered(call: CallState, tool: Tool, outcome: ToolOutcome) -> RecordedCall:

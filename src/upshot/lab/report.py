@@ -391,6 +391,15 @@ class Report(Value, frozen=True, kw_only=True, dict=True):
             raise Misuse(f"{path} cannot be read: {error.strerror}") from error
 
 
+def listed_calls(row: Row, *kinds: str) -> JsonObject:
+    """Return the calls of a row in its fields *kinds* as JSON, without those that are empty."""
+    return {
+        kind: [{"tool": one.tool, "arguments": one.arguments} for one in found]
+        for kind in kinds
+        if (found := getattr(row, kind))
+    }
+
+
 def report_schema() -> JsonObject:
     """Return the JSON Schema (draft 2020-12) of a report, as a new object."""
     return write_json_schema((Report, Row, LabCall, Score), {}, "Report", "upshot lab report")
@@ -406,12 +415,8 @@ def _by_case(rows: Iterable[Row], scorer: str) -> dict[str, list[float]]:
 
 
 def _labels(rows: Iterable[Row], scorer: str) -> dict[str, int]:
-    found: dict[str, int] = {}
-    for row in rows:
-        score = row.scores.get(scorer)
-        if score is not None and isinstance(score.value, str):
-            found[score.value] = found.get(score.value, 0) + 1
-    return found
+    values = (row.scores[scorer].value for row in rows if scorer in row.scores)
+    return dict(Counter(value for value in values if isinstance(value, str)))
 
 
 def _is_broken(row: Row, scorer: str) -> bool:

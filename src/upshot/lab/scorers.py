@@ -117,9 +117,7 @@ class Scorer:
     def _score(self, found: object) -> Score:
         if isinstance(found, Score):
             return found
-        if isinstance(found, bool | int | float):
-            return Score(value=float(found))
-        if found is None or isinstance(found, str):
+        if found is None or isinstance(found, bool | int | float | str):
             return Score(value=found)
         raise Misuse(
             f"the scorer {self.name} returned {format_value(found)}: return a number, True or "
