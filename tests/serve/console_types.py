@@ -19,12 +19,13 @@ from upshot.contract.message import Part
 from upshot.contract.pending import AnyAnswer, Outdated, Pending, Taken
 from upshot.contract.protocols import RunCounts
 from upshot.contract.schema import write_json_schema, write_typescript
+from upshot.journal.audit import AuditPage
 from upshot.serve import replies
 from upshot.state.run_view import RunView
 
 SCRIPT = Path(upshot.serve.__file__).parent / "static" / "console.js"
 # What other modules define and the API sends as it is.
-_OTHERS = (RunCounts, RunView, Taken, Outdated)
+_OTHERS = (AuditPage, RunCounts, RunView, Taken, Outdated)
 _UNIONS: dict[str, tuple[Any, str]] = {
     "AnyAnswer": (AnyAnswer, "An answer of the user."),
     "Part": (Part, "A part of a message or an artifact."),

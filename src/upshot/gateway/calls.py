@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Protocol, cast
 
 import msgspec
 from mcp import MCPError
-from mcp_types import CLIENT_CAPABILITIES_META_KEY, CONNECTION_CLOSED, PROTOCOL_VERSION_META_KEY
+from mcp_types import CONNECTION_CLOSED, PROTOCOL_VERSION_META_KEY
 
 from upshot.clock import SYSTEM_CLOCK
 from upshot.contract.agent import Agent
@@ -43,7 +43,7 @@ from upshot.errors import JournalError
 from upshot.gateway.config import Config
 from upshot.gateway.link import CannotReach, Link
 from upshot.gateway.peer import Context, Id, Params
-from upshot.journal.shared import SharedJournal, needs_shared
+from upshot.journal.shared import needs_shared
 from upshot.journal.watching import placed_answers_topic, watch
 from upshot.journal.work_listeners import work_listeners
 from upshot.runs.engine_api.exceptions import Parked
@@ -301,12 +301,8 @@ class Calls:
                     result = await self._continue_run(tool, call, ticket, answer)
         if result.status != Status.COMPLETED or not result.tool_outcomes:
             why = "" if result.error is None else f": {result.error.message}"
-            return text_result(f"run {run_id} ended as {result.status}{why}", is_error=True)
+            return error_result(f"run {run_id} ended as {result.status}{why}")
         return self.to_result(result.tool_outcomes[-1], ticket)
-
-    @property
-    def _shared(self) -> SharedJournal:
-        return needs_shared(self.journal)
 
     async def _open_question(self, digest: str) -> str:
         """Return the run id of the open question, or a new one."""
@@ -364,9 +360,7 @@ class Calls:
                 done, open_ = await asyncio.wait(
                     open_, timeout=max(left, 0.0), return_when=asyncio.FIRST_COMPLETED
                 )
-                if not done:
-                    return None
-                if waits[0] in done:
+                if not done or waits[0] in done:
                     return None
                 for one in done:
                     if (answer := one.result()) is not None:
@@ -385,7 +379,8 @@ class Calls:
 
     async def _is_answered(self, run_id: str) -> bool:
         """Whether the question was answered in the inbox, by all users that it needs."""
-        return any(not one.part for one in await self._shared.placed_answers(run_id))
+        placed = await needs_shared(self.journal).placed_answers(run_id)
+        return any(not one.part for one in placed)
 
     # -- results
 
@@ -406,8 +401,7 @@ class Calls:
             return ticket.result
         if is_success:
             return _repeated(outcome, meta)
-        content = outcome_to_model_content(outcome, rich=True)
-        return text_result(content, is_error=True, meta=meta)
+        return error_result(outcome_to_model_content(outcome, rich=True), meta)
 
     def mask(self, value: Any) -> Any:
         """*value* without secrets."""
@@ -428,11 +422,9 @@ async def ask(
         link.in_flight.remove(context)
 
 
-def text_result(
-    text: str, *, is_error: bool, meta: Mapping[str, Json] | None = None
-) -> dict[str, Any]:
-    """Return a result that is a text."""
-    result: dict[str, Any] = {"content": [{"type": "text", "text": text}], "isError": is_error}
+def error_result(text: str, meta: Mapping[str, Json] | None = None) -> dict[str, Any]:
+    """Return the result of a call that failed or was not made, with a text for the model."""
+    result: dict[str, Any] = {"content": [{"type": "text", "text": text}], "isError": True}
     return {**result, "_meta": {META: dict(meta)}} if meta else result
 
 
@@ -455,7 +447,7 @@ def _waiting(run_id: str, item: PendingApproval) -> JsonObject:
         f"question is {run_id}, in the inbox. Make the same call again to continue, "
         "and tell the user that it waits."
     )
-    return text_result(text, is_error=True, meta={"kind": "waiting", "question": run_id})
+    return error_result(text, {"kind": "waiting", "question": run_id})
 
 
 def _open_item(result: AgentResult[Any]) -> PendingApproval | None:
@@ -528,8 +520,3 @@ def envelope_of(params: Params) -> JsonObject:
     meta = (params or {}).get("_meta")
     found = cast("JsonObject", meta) if isinstance(meta, dict) else {}
     return found if PROTOCOL_VERSION_META_KEY in found else {}
-
-
-def capabilities_in(envelope: JsonObject) -> object:
-    """The capabilities that an envelope declares."""
-    return envelope.get(CLIENT_CAPABILITIES_META_KEY)

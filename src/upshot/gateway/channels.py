@@ -9,7 +9,7 @@ import select
 from collections import deque
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
-from typing import IO, Any, cast
+from typing import Any, cast
 
 import anyio
 import msgspec
@@ -18,8 +18,6 @@ from mcp_types import INTERNAL_ERROR, jsonrpc_message_adapter
 
 from upshot.contract.base.structs import JsonObject
 from upshot.gateway.peer import NOTHING, About, ErrorData, Message
-from upshot.tools.mcp.connection import open_program
-from upshot.tools.mcp.server_address import Server
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(Message).decode
@@ -97,19 +95,6 @@ class ProgramChannel:
             raise BrokenPipeError
         self._writer.write(_encode(message) + b"\n")
         await self._writer.drain()
-
-
-@asynccontextmanager
-async def open_program_channel(
-    server: Server, *, stderr: IO[str]
-) -> AsyncGenerator[ProgramChannel]:
-    """Start a program; it ends with the block.
-
-    Raises:
-        OSError: It cannot be started.
-    """
-    async with open_program(server, stderr=stderr) as (reader, writer):
-        yield ProgramChannel(reader, writer)
 
 
 class OwnChannel:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import asynccontextmanager
 from functools import partial
 from tempfile import TemporaryFile
 from typing import IO, Any, TypeAlias, cast
@@ -25,10 +25,10 @@ from mcp_types import CONNECTION_CLOSED, INTERNAL_ERROR, PROTOCOL_VERSION_META_K
 
 from upshot.contract.base.secrets import Secrets
 from upshot.contract.base.structs import JsonObject
-from upshot.gateway.channels import SdkChannel, open_program_channel
+from upshot.gateway.channels import ProgramChannel, SdkChannel
 from upshot.gateway.config import ServerTerms
 from upshot.gateway.peer import About, Channel, Context, Id, OnProgress, Params, Peer
-from upshot.tools.mcp.connection import MAX_LINE_BYTES
+from upshot.tools.mcp.connection import MAX_LINE_BYTES, open_program
 
 OnRequest: TypeAlias = Callable[["Link", Context, str, Params], Awaitable[dict[str, Any]]]
 OnNotify: TypeAlias = Callable[["Link", str, Params], Awaitable[None]]
@@ -238,14 +238,13 @@ class Link:
         if self._peer is peer:
             self._peer = None
 
-    def _channel(self) -> AbstractAsyncContextManager[Channel]:
-        if self.terms.server.url:
-            return self._over_http()
-        return open_program_channel(self.terms.server, stderr=self._stderr)
-
     @asynccontextmanager
-    async def _over_http(self) -> AsyncGenerator[Channel]:
+    async def _channel(self) -> AsyncGenerator[Channel]:
         server = self.terms.server
+        if not server.url:
+            async with open_program(server, stderr=self._stderr) as streams:
+                yield ProgramChannel(*streams)
+            return
         # A tool may be silent for long.
         limits = httpx2.Timeout(self.terms.timeout_s, read=None)
         async with (

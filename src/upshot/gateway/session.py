@@ -28,7 +28,6 @@ from upshot.gateway.calls import (
     answer_in,
     ask,
     can_elicit,
-    capabilities_in,
     envelope_of,
     form_of,
 )
@@ -161,12 +160,10 @@ class Session:
         if (listened := self._listened(masked)) is not None:
             masked, context = listened
             await context.notify(method, masked)
-        elif link.in_flight and method == "notifications/message":
+        elif link.in_flight and (self._front is None or method == "notifications/message"):
             await link.in_flight[-1].notify(method, masked)
         elif self._front is not None:
             await self._front.notify(method, masked)
-        elif link.in_flight:
-            await link.in_flight[-1].notify(method, masked)
 
     def _listened(self, params: Params) -> tuple[dict[str, Any], Context] | None:
         """Return a notification for the stream that the client opened, and that stream."""
@@ -331,7 +328,7 @@ class Session:
             forms[key] = {"method": "elicitation/create", "params": form_of(item)}
             raise _AskFirst
 
-        able = can_elicit(capabilities_in(envelope_of(ticket.params)))
+        able = can_elicit(envelope_of(ticket.params).get(CLIENT_CAPABILITIES_META_KEY))
         # A user who closed the form is not shown it again.
         try:
             tool = self.calls.tools[own]

@@ -8,7 +8,6 @@ it again with the same dataset and agents, and it costs nothing.
 from __future__ import annotations
 
 import asyncio
-import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextvars import copy_context
@@ -19,7 +18,7 @@ from typing import Any, Literal, TypeAlias, cast, get_args
 
 from msgspec.structs import replace
 
-from upshot.clock import SYSTEM_CLOCK
+from upshot.clock import SYSTEM_CLOCK, SystemClock
 from upshot.contract.agent import Agent
 from upshot.contract.base.checks import format_value
 from upshot.contract.base.enums import Effect, Status
@@ -27,7 +26,7 @@ from upshot.contract.base.secrets import Secrets
 from upshot.contract.base.structs import Json, JsonObject
 from upshot.contract.base.words import count
 from upshot.contract.model_calls import ModelInput, ModelResponse
-from upshot.contract.protocols import Clock, Journal, Model, StreamItem
+from upshot.contract.protocols import Journal, Model, StreamItem
 from upshot.contract.result import AgentResult
 from upshot.contract.settings import Policy, Quota
 from upshot.contract.tool_calls import ToolDenied, ToolRecord
@@ -195,16 +194,6 @@ async def run(
             options=options,
         )
         await check_journal(opened)
-        await keep_start(
-            opened,
-            KeptExperiment(
-                name=name,
-                dataset=dataset.name,
-                cases=len(dataset),
-                repeat=repeat,
-                variants=tuple(named),
-            ),
-        )
         report = await made.run(repeat, concurrency, progress)
         await keep_report(opened, report)
         vars(report)["runs_read"] = made.read
@@ -231,6 +220,14 @@ class _Experiment:
     read: int = 0
 
     async def run(self, repeat: int, concurrency: int, progress: Progress | None) -> Report:
+        entry = KeptExperiment(
+            name=self.name,
+            dataset=self.dataset.name,
+            cases=len(self.dataset),
+            repeat=repeat,
+            variants=tuple(self.variants),
+        )
+        await keep_start(self.journal, entry)
         jobs = [
             (case, variant, number)
             for number in range(1, repeat + 1)
@@ -585,21 +582,15 @@ class _RecordedApprovals:
         return answer is True
 
 
-class _RecordedClock(Clock):
+class _RecordedClock(SystemClock):
     """A clock that starts when the recorded run did."""
 
     def __init__(self, started_at: datetime | None) -> None:
-        self._began = time.monotonic()
+        self._began = self.monotonic()
         self._started_at = started_at or SYSTEM_CLOCK.now()
 
     def now(self) -> datetime:
-        return self._started_at + timedelta(seconds=time.monotonic() - self._began)
-
-    def monotonic(self) -> float:
-        return time.monotonic()
-
-    async def sleep(self, delay_s: float) -> None:
-        await asyncio.sleep(delay_s)
+        return self._started_at + timedelta(seconds=self.monotonic() - self._began)
 
 
 class _FirstReplies:

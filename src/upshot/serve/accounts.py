@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 from starlette.responses import StreamingResponse
-from starlette.routing import Route
 
 from upshot.contract.codec import decode, encode
 from upshot.contract.user import User
@@ -28,7 +27,7 @@ from upshot.journal.shared import needs_shared
 from upshot.serve import replies
 from upshot.serve.guard import SESSION
 from upshot.serve.permissions import Missing, Refused, may_audit, may_end_sessions
-from upshot.serve.site import Handler, Site
+from upshot.serve.site import Site, read_query
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -65,16 +64,12 @@ class _End(msgspec.Struct, forbid_unknown_fields=True):
 def routes(site: Site) -> list[BaseRoute]:
     """Return the routes of the pages' JSON."""
     accounts = _Accounts(site)
-    table: list[tuple[str, str, Handler]] = [
+    return site.console_routes(
         ("GET", "/api/audit", accounts.audit),
         ("GET", "/api/audit/lines", accounts.lines),
         ("GET", "/api/sessions", accounts.sessions),
         ("POST", "/api/sessions/end", accounts.end),
-    ]
-    return [
-        Route(path, site.for_user(handler, writes=method != "GET"), methods=[method])
-        for method, path, handler in table
-    ]
+    )
 
 
 @asynccontextmanager
@@ -109,8 +104,7 @@ class _Accounts:
 
     async def audit(self, request: Request, user: User) -> object:
         """Return rows of the audit; users with a tenant read what concerns it."""
-        page = await (await self._journal()).audit(**_filters(request, user))
-        return replies.AuditRows(rows=page.rows, next=page.next)
+        return await (await self._journal()).audit(**_filters(request, user))
 
     async def lines(self, request: Request, user: User) -> object:
         """Return all rows that the filters leave, a line of JSON each; that is an act itself."""
@@ -131,22 +125,9 @@ class _Accounts:
         """Return the user's own sessions; for operators all of them, or those of the tenant."""
         found = await (await self._journal()).sessions(**_of(user))
         own: str = request.scope.get(SESSION, "")
-        lines = [
-            replies.SessionLine(
-                id=one.id,
-                user=one.user,
-                tenant=one.tenant,
-                name=one.name,
-                address=one.address,
-                browser=one.browser,
-                started_at=one.started_at,
-                seen_at=one.seen_at,
-                until=one.until,
-                here=one.id == own,
-            )
-            for one in found
-        ]
-        return replies.SessionList(sessions=tuple(lines))
+        lines = [msgspec.convert(one, replies.SessionLine, from_attributes=True) for one in found]
+        shown = [msgspec.structs.replace(one, here=one.id == own) for one in lines]
+        return replies.SessionList(sessions=tuple(shown))
 
     async def end(self, request: Request, user: User) -> object:
         """End one session, or all of a user."""
@@ -175,6 +156,5 @@ def _of(user: User) -> SessionFilters:
 def _filters(request: Request, user: User) -> dict[str, Any]:
     if not may_audit(user):
         raise Refused(_AUDIT_ROLE)
-    named = {name: value for name, value in request.query_params.items() if value}
-    given = msgspec.structs.asdict(msgspec.convert(named, _Audit, strict=False))
+    given = msgspec.structs.asdict(read_query(request, _Audit))
     return {**given, "tenant": user.tenant}

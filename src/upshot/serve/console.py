@@ -40,7 +40,7 @@ from upshot.serve.overview import Period, drain, list_workers, read_overview, re
 from upshot.serve.permissions import Missing, Need, list_filters, may_audit, may_start, may_use_lab
 from upshot.serve.run_details import RunDetails, stored_events, viewed
 from upshot.serve.run_search import search_runs
-from upshot.serve.site import Handler, ServerSentEvent, Site, read_query, sse, to_json
+from upshot.serve.site import ServerSentEvent, Site, read_query, sse, to_json
 from upshot.state.run_page import run_page
 from upshot.state.run_view import Head, RunView, RunViewer
 
@@ -120,7 +120,7 @@ _PAGES = (
 def routes(site: Site) -> list[BaseRoute]:
     """Return the routes of the pages and of their JSON."""
     console = _Console(site)
-    table: list[tuple[str, str, Handler]] = [
+    found = site.console_routes(
         ("GET", "/api/me", console.me),
         ("GET", "/api/live", console.live),
         ("GET", "/api/counts", console.counts),
@@ -158,13 +158,8 @@ def routes(site: Site) -> list[BaseRoute]:
         ("GET", "/api/conversations/{id:path}", console.conversation),
         *RunDetails(site).routes(),
         *Inbox(site).routes(),
-    ]
-    found: list[BaseRoute] = [
-        Route(path, site.for_user(handler, writes=method != "GET"), methods=[method])
-        for method, path, handler in table
-    ]
-    found.append(Route("/static/{name}", _static))
-    return [*found, *(Route(path, _page) for path in _PAGES)]
+    )
+    return [*found, Route("/static/{name}", _static), *(Route(path, _page) for path in _PAGES)]
 
 
 class _Console:
@@ -187,7 +182,7 @@ class _Console:
                 if may_start(user, agent.id)
             ),
             version=self._app.version,
-            waits=await self._site.waits_of(user),
+            waits=await self._site.inbox_size_of(user),
             trace_url=self._site.trace_url,
             lab=self._site.lab.is_shown_to(user),
             workers=may_use_lab(user),
@@ -258,7 +253,7 @@ class _Console:
             with journal.watch(DUE) as changes:
                 while True:
                     newest = await self._site.runs_of(user, limit=_PAGE)
-                    waits = await self._site.waits_of(user)
+                    waits = await self._site.inbox_size_of(user)
                     # An approval of several changes an item, and nothing else.
                     items = await self._app.inbox(limit=_PAGE, **whose) if waits else ()
                     given = [getattr(one.pending, "approved_by", ()) for one in items]

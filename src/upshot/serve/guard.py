@@ -146,26 +146,23 @@ class Guard:
         address = (scope.get("client") or ("",))[0]
         if self._counter.is_within(address) or await self._is_known(scope):
             return None
-        return self._refuse(scope, _TOO_MANY, self._counter.refusal)
+        return refusal(self._forms, scope, _TOO_MANY, self._counter.refusal)
 
     def _refusal(self, scope: Scope) -> JSONResponse | None:
         headers = Headers(scope=scope)
         host = headers.get("host", "").lower()
         if _PORT.sub("", host) not in self._hosts:
             message = f"this site is not reached as {host[:80]!r}: name the host in {_NAMING}"
-            return self._refuse(scope, 421, message)
+            return refusal(self._forms, scope, 421, message)
         origin = headers.get("origin", "").lower()
         if origin and _place_of(origin) != host and origin not in self._origins:
             message = f"requests of {origin[:80]!r} are not taken: name it in asgi(origins=[...])"
-            return self._refuse(scope, 403, message)
+            return refusal(self._forms, scope, 403, message)
         length = headers.get("content-length", "")
         if length.isdecimal() and int(length[:18]) > self._max_body:
             message = f"the body has {length[:18]} bytes: at most {self._max_body} are taken"
-            return self._refuse(scope, 413, message)
+            return refusal(self._forms, scope, 413, message)
         return None
-
-    def _refuse(self, scope: Scope, status: int, message: str) -> JSONResponse:
-        return refusal(self._forms, scope, status, message)
 
 
 def refusal(

@@ -258,7 +258,7 @@ class OidcSignIn:
             Route("/sign-in", self._begin),
             Route("/sign-in/callback", self._return),
             Route("/sign-in/back-channel", self._end_by_provider, methods=["POST"]),
-            Route("/api/sign-out", site.for_user(self._sign_out, writes=True), methods=["POST"]),
+            *site.console_routes(("POST", "/api/sign-out", self._sign_out)),
         ]
 
     async def __call__(self, request: HTTPConnection) -> User | None:

@@ -6,11 +6,10 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, TypeVar
 
 from upshot.contract.base.enums import Status
 from upshot.contract.call_counts import quantile_s
-from upshot.contract.protocols import Journal
 from upshot.contract.usage import to_money
 from upshot.contract.user import User
 from upshot.fleet.worker_list import WorkerState, drain_worker, read_workers
@@ -22,6 +21,7 @@ from upshot.serve.site import Site
 
 __all__ = ["Period", "drain", "list_workers", "read_overview", "read_tools"]
 
+K = TypeVar("K")
 Period: TypeAlias = Literal["hour", "day", "week"]
 _DAY = timedelta(days=1)
 _FAILURES = (Status.FAILED, Status.ABORTED)
@@ -37,7 +37,7 @@ async def read_overview(site: Site, user: User, period: Period) -> replies.Overv
     figures = await journal.figures(wanted)
     work = await journal.open_work(**whose)
     # Processes work on the runs of all users.
-    workers = () if whose else await _workers_of(await site.app.open())
+    workers = () if whose else await read_workers(await site.app.open())
     is_of = _by_period(figures)
     return replies.Overview(
         period=period,
@@ -53,7 +53,7 @@ async def read_overview(site: Site, user: User, period: Period) -> replies.Overv
         tools=_calls_of("tool", is_of[False], is_of[True]),
         work=work,
         ages_s=tuple(int(age.total_seconds()) for age in AGES),
-        workers=workers,
+        workers=tuple([one for one in workers if one.state != "gone"][:_MOST]),
         limits=() if whose else _limits_of(figures),
     )
 
@@ -118,12 +118,9 @@ async def drain(site: Site, user: User, id: str) -> WorkerState:
     return await drain_worker(await site.app.open(), id, by=user.id)
 
 
-def _by_period(figures: RunFigures) -> dict[bool, list[RunFigure]]:
+def _by_period(figures: RunFigures) -> defaultdict[bool, list[RunFigure]]:
     """Return the totals of the period, and under True those of the period before."""
-    is_of = {False: list[RunFigure](), True: list[RunFigure]()}
-    for one in figures.totals:
-        is_of[one.part < 0].append(one)
-    return is_of
+    return _grouped(figures.totals, lambda one: one.part < 0)
 
 
 def _limits_of(figures: RunFigures) -> tuple[replies.ModelLimit, ...]:
@@ -151,11 +148,6 @@ def _query_of(period: Period, now: datetime) -> FigureQuery:
     if period == "day":
         return FigureQuery(hour - 23 * HOUR, HOUR, 24)
     return FigureQuery(hour.replace(hour=0) - 6 * _DAY, _DAY, 7)
-
-
-async def _workers_of(journal: Journal) -> tuple[WorkerState, ...]:
-    there = [one for one in await read_workers(journal) if one.state != "gone"]
-    return tuple(there[:_MOST])
 
 
 def _runs(figures: Iterable[RunFigure]) -> list[RunFigure]:
@@ -198,9 +190,7 @@ def _took_of(figures: Iterable[RunFigure]) -> Sequence[int]:
 
 
 def _parts_of(wanted: FigureQuery, figures: RunFigures) -> tuple[replies.OverviewPart, ...]:
-    by_part: defaultdict[int, list[RunFigure]] = defaultdict(list)
-    for one in figures.parts:
-        by_part[one.part].append(one)
+    by_part = _grouped(figures.parts, lambda one: one.part)
     return tuple(
         replies.OverviewPart(
             since=wanted.since + part * wanted.step,
@@ -212,9 +202,9 @@ def _parts_of(wanted: FigureQuery, figures: RunFigures) -> tuple[replies.Overvie
 
 
 def _grouped(
-    figures: Iterable[RunFigure], key: Callable[[RunFigure], str]
-) -> dict[str, list[RunFigure]]:
-    found: defaultdict[str, list[RunFigure]] = defaultdict(list)
+    figures: Iterable[RunFigure], key: Callable[[RunFigure], K]
+) -> defaultdict[K, list[RunFigure]]:
+    found: defaultdict[K, list[RunFigure]] = defaultdict(list)
     for one in figures:
         found[key(one)].append(one)
     return found
@@ -228,7 +218,7 @@ def _agents_of(
         replies.OverviewAgent(
             agent_id=agent_id,
             runs=sum(one.count for one in runs),
-            before=sum(one.count for one in earlier.get(agent_id, ())),
+            before=sum(one.count for one in earlier[agent_id]),
             failed=sum(one.count for one in runs if one.name in _FAILURES),
             costs=_costs_of(runs),
             p50_s=quantile_s(_took_of(runs), 0.5),

@@ -18,7 +18,6 @@ from upshot.contract.usage import RateLimitWindow
 from upshot.contract.user import User
 from upshot.entry.annotations import Grant
 from upshot.fleet.worker_list import WorkerState
-from upshot.journal.audit import AuditRow
 from upshot.journal.run_counts import LimitedRun, OpenWork, SlowCall
 from upshot.journal.shared import InboxItem
 from upshot.lab.kept_reports import KeptExperiment
@@ -786,18 +785,6 @@ class Overview(Value, frozen=True, kw_only=True):
     ages_s: tuple[int, ...]
     workers: tuple[WorkerState, ...]
     limits: tuple[ModelLimit, ...]
-
-
-class AuditRows(Value, frozen=True, kw_only=True):
-    """A page of the audit.
-
-    Attributes:
-        rows: The rows, newest first.
-        next: The ``before`` of the next page, if there may be more rows.
-    """
-
-    rows: tuple[AuditRow, ...]
-    next: int | None = None
 
 
 class SessionLine(Value, frozen=True, kw_only=True):

@@ -49,7 +49,9 @@ def sent_request(
     messages = facts.messages_of(seq)
     earlier = [] if before is None else facts.messages_of(before.seq)
     known = {id(one) for one in earlier if one is not None}
-    state = _folded(events)
+    state = RunState()
+    for event in events:
+        state.add(event)
     cut = state.board.compacted
     if cut is not None and cut.summary is not None and messages[len(cut.kept)] is None:
         # It is not on the board: it stands for the messages that are.
@@ -151,13 +153,6 @@ def _dropped(earlier: Sequence[Message | None], now: Sequence[Message | None]) -
     """Return how many messages of the call before are not sent any more."""
     kept = {id(one) for one in now if one is not None}
     return sum(one is not None and id(one) not in kept for one in earlier)
-
-
-def _folded(events: Sequence[Event]) -> RunState:
-    state = RunState()
-    for event in events:
-        state.add(event)
-    return state
 
 
 def _hidden(state: RunState) -> tuple[Message, ...]:

@@ -32,6 +32,7 @@ from starlette.middleware.body_limit import RequestBodyLimitMiddleware
 from starlette.requests import HTTPConnection
 from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
+from starlette.routing import Route
 
 from upshot.contract.base.checks import Allowed, check_argument, check_whole
 from upshot.contract.codec import encode
@@ -261,15 +262,21 @@ class Site:
         """Whether a known user sent a request."""
         return await self._look_up_user(HTTPConnection(scope)) is not None
 
-    def for_user(
+    def console_routes(self, *table: tuple[str, str, Handler]) -> list[BaseRoute]:
+        """Return the routes of handlers of the console by method and path.
+
+        They are for signed-in users with a role. A handler takes the request and its user, and
+        returns a response or a value; one that is not for GET changes something.
+        """
+        return [
+            Route(path, self._for_user(handler, writes=method != "GET"), methods=[method])
+            for method, path, handler in table
+        ]
+
+    def _for_user(
         self, handler: Handler, *, writes: bool
     ) -> Callable[[HttpRequest], Awaitable[Response]]:
-        """Return a route of the console: for signed-in users with a role.
-
-        Args:
-            handler: Takes the request and its user, and returns a response or a value.
-            writes: Whether it changes something.
-        """
+        """Return a handler for signed-in users with a role; see ``console_routes``."""
 
         async def route(request: HttpRequest) -> Response:
             user = await self.user(request)
@@ -409,10 +416,6 @@ class Site:
             raise Refused("that takes the role 'answer' for this agent and tool")
         await self.note(user, "assign", run_id=run_id, subject=id)
         await self.app.assign(run_id, id, to=to, by=user.id)
-
-    async def waits_of(self, user: User) -> int:
-        """Return how many items wait in all runs that a user may see."""
-        return await self.app.inbox_size(**permissions.list_filters(user))
 
     async def grants_of(self, user: User) -> Sequence[Grant]:
         """Return the standing approvals of runs that a user may see."""

@@ -631,10 +631,6 @@ def _call_in(body: bytes, media_type: str) -> dict[str, Any]:
     return found
 
 
-def _upper(found: re.Match[str]) -> str:
-    return found[1].upper()
-
-
 def _method_of(call: Mapping[str, Any]) -> tuple[Method, Any]:
     """Return the called method, and its parameters."""
     name: str = call["method"]
@@ -651,7 +647,10 @@ def _method_of(call: Mapping[str, Any]) -> tuple[Method, Any]:
     if isinstance(params, dict):
         # Some clients use the names of the protocol's protobuf definition.
         given = cast("dict[str, Any]", params)
-        params = {_UNDERLINED.sub(_upper, name): value for name, value in given.items()}
+        params = {
+            _UNDERLINED.sub(lambda found: found[1].upper(), name): value
+            for name, value in given.items()
+        }
     try:
         return method, cast("object", msgspec.convert(params, kind))
     except msgspec.ValidationError as error:

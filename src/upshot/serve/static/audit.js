@@ -1,6 +1,6 @@
 // Who saw, answered, settled and did what.
 
-/** @import { AuditRow, AuditRows } from "api" */
+/** @import { AuditPage, AuditRow } from "api" */
 
 import { badge, fill, h, jsonNode, keyed, when, words } from "./nodes.js";
 import { BASE, api, go, listQuery, local, rows, runPath } from "./site.js";
@@ -36,7 +36,7 @@ export async function auditPage(page) {
   };
   const chips = h("div.chips", ["action", "subject"].filter((name) => rest[name]).map((name) =>
     local("/audit" + listQuery({ ...rest, [name]: "" }), { class: "chip on" }, `${name}: ${rest[name]} ×`)));
-  const found = /** @type {AuditRows} */ (await api("/api/audit" + listQuery(filter)));
+  const found = /** @type {AuditPage} */ (await api("/api/audit" + listQuery(filter)));
   if (!page.isThere()) return;
   const list = h("ul.effects.audit", { "aria-label": "Acts, newest first" });
   const empty = found.rows.length ? null : h("p.empty", found.next ? "Nothing among the 10,000 acts that were looked at." : Object.keys(filter).length ? "Nothing matches." : "Nothing yet.");
