@@ -20,17 +20,13 @@ from typing import Any, ClassVar, Final
 
 from upshot.adapters.adk import read_reply, to_failure
 from upshot.adapters.agent_engine import AgentEngine, AgentWork, encode_text, load, to_schema
-from upshot.adapters.engine_calls import EngineCalls, Stream, failed_reply
-from upshot.adapters.findings import Findings
+from upshot.adapters.engine_calls import Stream, failed_reply
 from upshot.contract.base.enums import Role
 from upshot.contract.message import Image, Message, Text
 from upshot.contract.model_calls import ModelRequest, ModelResponse, ReasoningDelta, TextDelta
 from upshot.contract.protocols import StreamItem
 from upshot.contract.tool_calls import ToolCall, ToolSpec
 from upshot.native.objects import as_arguments, as_items, as_text, look_up
-from upshot.runs.engine_api.run_host import RunHost
-from upshot.runs.engine_api.run_view import Run
-from upshot.state.board import Board
 from upshot.wire.decoding import NOT_JSON, parse_json
 
 _PACKAGE: Final = "google-adk"
@@ -38,18 +34,11 @@ _WHO: Final = {"app_name": "upshot", "user_id": "user"}
 _CONFIRMATION: Final = "adk_request_confirmation"
 
 
-class ADKEngine(AgentEngine):
-    """Runs an agent of the Agent Development Kit as an engine; made by ``as_engine``."""
-
-    library: ClassVar[str] = "Google ADK"
-
-    def _make_work(self, run: Run, host: RunHost, board: Board, calls: EngineCalls) -> AgentWork:
-        return _Work(run, host, board, calls)
-
-
 class _Work(AgentWork):
-    def __init__(self, run: Run, host: RunHost, board: Board, calls: EngineCalls) -> None:
-        super().__init__(run, host, board, calls)
+    to_failure = staticmethod(to_failure)
+
+    def set_up(self) -> None:
+        """Load what the work needs, before the agent runs."""
         self._types = load("google.genai.types", _PACKAGE)
         self._models = load("google.adk.models", _PACKAGE)
         self._tools = load("google.adk.tools", _PACKAGE)
@@ -81,10 +70,6 @@ class _Work(AgentWork):
             return None
         output = parse_json(self._board.answer() or "")
         return None if output is NOT_JSON else output
-
-    def to_failure(self, error: BaseException) -> Findings:
-        """Read what the kit raised."""
-        return to_failure(error)
 
     async def _confirm(self, asked: list[Any]) -> Any:
         """Return the user's confirmations as the next message; None if none is asked for."""
@@ -302,6 +287,13 @@ class _Work(AgentWork):
             )
             parts.append(types.Part(function_call=wanted))
         return parts
+
+
+class ADKEngine(AgentEngine):
+    """Runs an agent of the Agent Development Kit as an engine; made by ``as_engine``."""
+
+    library: ClassVar[str] = "Google ADK"
+    work: ClassVar[type[AgentWork]] = _Work
 
 
 def _joined(own: Any, more: str | None) -> Any:

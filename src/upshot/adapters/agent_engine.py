@@ -60,11 +60,13 @@ class AgentEngine:
     Attributes:
         tool_versions: The versions of the agent's own tools that were called, by name.
         library: The name of the library, for messages.
+        work: One call of its agents.
     """
 
     # When the agent is called again from its top, it gets what the log has.
     goes_on_by_log: ClassVar[bool] = True
     library: ClassVar[str] = ""
+    work: ClassVar[type[AgentWork]]
 
     def __init__(
         self,
@@ -98,12 +100,10 @@ class AgentEngine:
         """
         if run.engine is self:
             run.hand_back(board)
-        work = self._make_work(run, host, board, EngineCalls(run, host, **self._options))
+        work = self.work(run, host, board, EngineCalls(run, host, **self._options))
+        work.set_up()
         output = await work.calls.finish(work.run_agent(self._agent), work.to_failure)
         return work.close(output)
-
-    def _make_work(self, run: Run, host: RunHost, board: Board, calls: EngineCalls) -> AgentWork:
-        raise NotImplementedError
 
 
 class AgentWork:
@@ -111,9 +111,11 @@ class AgentWork:
 
     Attributes:
         calls: Its model and tool calls.
+        to_failure: Reads what the library raised.
         tries_once: Whether the library's requests cannot be sent a second time.
     """
 
+    to_failure: Callable[[BaseException], Findings]
     tries_once: ClassVar[bool] = False
 
     def __init__(self, run: Run, host: RunHost, board: Board, calls: EngineCalls) -> None:
@@ -130,12 +132,11 @@ class AgentWork:
         # Calls that write take turns, as in a reply of the run's own model.
         self._writing = asyncio.Lock()
 
+    def set_up(self) -> None:
+        """Load what the work needs, before the agent runs."""
+
     async def run_agent(self, agent: Any) -> object:
         """Run *agent*; return its output, None if that is the text on the board."""
-        raise NotImplementedError
-
-    def to_failure(self, error: BaseException) -> Findings:
-        """Read what the library raised."""
         raise NotImplementedError
 
     def may_recover(self, error: Exception) -> bool:

@@ -16,8 +16,7 @@ from typing import Any, ClassVar, Final
 
 from upshot.adapters.agent_engine import AgentEngine, AgentWork, encode_text, load, to_request
 from upshot.adapters.agent_framework import read_messages, read_reply, to_failure
-from upshot.adapters.engine_calls import EngineCalls, failed_reply
-from upshot.adapters.findings import Findings
+from upshot.adapters.engine_calls import failed_reply
 from upshot.contract.base.enums import Role
 from upshot.contract.message import Message
 from upshot.contract.model_calls import (
@@ -32,42 +31,18 @@ from upshot.contract.tool_calls import ToolCall, ToolSpec
 from upshot.errors import Misuse
 from upshot.native.objects import as_arguments, as_items, as_json, as_text, look_up
 from upshot.runs.engine_api.exceptions import Failed
-from upshot.runs.engine_api.run_host import RunHost
-from upshot.runs.engine_api.run_view import Run
-from upshot.state.board import Board
 
 _PACKAGE: Final = "agent-framework-core"
 _LAYERS: Final = ("FunctionInvocationLayer", "ChatMiddlewareLayer")
 
 
-class AgentFrameworkEngine(AgentEngine):
-    """Runs an agent of Microsoft Agent Framework as an engine; made by ``as_engine``.
-
-    Raises:
-        Misuse: Its chat client runs no middleware, so its calls cannot be routed.
-    """
-
-    library: ClassVar[str] = "Agent Framework"
-
-    def __init__(self, agent: Any, **options: Any) -> None:
-        names = {kind.__name__ for kind in type(look_up(agent, "client")).__mro__}
-        if missing := [name for name in _LAYERS if name not in names]:
-            raise Misuse(
-                f"as_engine needs an agent whose chat client has a {missing[0]}, because its calls "
-                f"are routed by middleware: {type(agent).__name__} has a client of "
-                f"{type(look_up(agent, 'client')).__name__}"
-            )
-        super().__init__(agent, **options)
-
-    def _make_work(self, run: Run, host: RunHost, board: Board, calls: EngineCalls) -> AgentWork:
-        return _Work(run, host, board, calls)
-
-
 class _Work(AgentWork):
-    def __init__(self, run: Run, host: RunHost, board: Board, calls: EngineCalls) -> None:
-        super().__init__(run, host, board, calls)
+    to_failure = staticmethod(to_failure)
+
+    def set_up(self) -> None:
+        """Load what the work needs, before the agent runs."""
         self._native = load("agent_framework", _PACKAGE)
-        self._ours = frozenset(spec.name for spec in run.tools.schemas())
+        self._ours = frozenset(spec.name for spec in self._run.tools.schemas())
 
     async def run_agent(self, agent: Any) -> object:
         """Run *agent*; return its output, None if that is the text on the board."""
@@ -87,10 +62,6 @@ class _Work(AgentWork):
             result = await made.run(await self._answer(asked), **more)
         value = look_up(result, "value")
         return None if value is None else as_json(value)
-
-    def to_failure(self, error: BaseException) -> Findings:
-        """Read what the agent raised."""
-        return to_failure(error)
 
     async def _answer(self, asked: list[Any]) -> Any:
         """Return a message with people's answers to the approvals that the agent asks for.
@@ -230,6 +201,27 @@ class _Work(AgentWork):
             ]
             made.append(self._native.Message(role=str(message.role), contents=parts))
         return made
+
+
+class AgentFrameworkEngine(AgentEngine):
+    """Runs an agent of Microsoft Agent Framework as an engine; made by ``as_engine``.
+
+    Raises:
+        Misuse: Its chat client runs no middleware, so its calls cannot be routed.
+    """
+
+    library: ClassVar[str] = "Agent Framework"
+    work: ClassVar[type[AgentWork]] = _Work
+
+    def __init__(self, agent: Any, **options: Any) -> None:
+        names = {kind.__name__ for kind in type(look_up(agent, "client")).__mro__}
+        if missing := [name for name in _LAYERS if name not in names]:
+            raise Misuse(
+                f"as_engine needs an agent whose chat client has a {missing[0]}, because its calls "
+                f"are routed by middleware: {type(agent).__name__} has a client of "
+                f"{type(look_up(agent, 'client')).__name__}"
+            )
+        super().__init__(agent, **options)
 
 
 _REQUESTS: Final = "user_input_requests"

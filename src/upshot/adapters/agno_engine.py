@@ -24,8 +24,7 @@ from upshot.adapters.agent_engine import (
     to_request,
 )
 from upshot.adapters.agno import read_messages, read_reply, to_failure, to_findings
-from upshot.adapters.engine_calls import EngineCalls, failed_reply
-from upshot.adapters.findings import Findings
+from upshot.adapters.engine_calls import failed_reply
 from upshot.contract.base.enums import Role
 from upshot.contract.message import Message
 from upshot.contract.model_calls import (
@@ -38,28 +37,18 @@ from upshot.contract.protocols import StreamItem
 from upshot.contract.tool_calls import ToolCall, ToolSpec
 from upshot.native.objects import as_arguments, as_count, as_items, as_json, as_text, look_up
 from upshot.runs.engine_api.exceptions import Failed
-from upshot.runs.engine_api.run_host import RunHost
-from upshot.runs.engine_api.run_view import Run
-from upshot.state.board import Board
 from upshot.tools.definition.tool_error import ToolError
 
 _PACKAGE: Final = "agno"
 
 
-class AgnoEngine(AgentEngine):
-    """Runs an agent of Agno as an engine; made by ``as_engine``."""
-
-    library: ClassVar[str] = "Agno"
-
-    def _make_work(self, run: Run, host: RunHost, board: Board, calls: EngineCalls) -> AgentWork:
-        return _Work(run, host, board, calls)
-
-
 class _Work(AgentWork):
-    def __init__(self, run: Run, host: RunHost, board: Board, calls: EngineCalls) -> None:
-        super().__init__(run, host, board, calls)
+    to_failure = staticmethod(to_failure)
+
+    def set_up(self) -> None:
+        """Load what the work needs, before the agent runs."""
         self._function = load("agno.tools.function", _PACKAGE)
-        self._ours = frozenset(spec.name for spec in run.tools.schemas())
+        self._ours = frozenset(spec.name for spec in self._run.tools.schemas())
 
     async def run_agent(self, agent: Any) -> object:
         """Run *agent*; return its output, None if that is the text on the board."""
@@ -82,10 +71,6 @@ class _Work(AgentWork):
         if self.calls.stop is None and found.error is not None and run.handoff is None:
             raise Failed(found.error)
         return None if found.output is None else as_json(found.output)
-
-    def to_failure(self, error: BaseException) -> Findings:
-        """Read what the agent raised."""
-        return to_failure(error)
 
     def may_recover(self, error: Exception) -> bool:
         """The agent would make a text of any error."""
@@ -218,6 +203,13 @@ class _Work(AgentWork):
             tool_calls=calls,
             response_usage=metrics,
         )
+
+
+class AgnoEngine(AgentEngine):
+    """Runs an agent of Agno as an engine; made by ``as_engine``."""
+
+    library: ClassVar[str] = "Agno"
+    work: ClassVar[type[AgentWork]] = _Work
 
 
 def _listened(model: Any) -> tuple[Any, list[str]]:

@@ -28,8 +28,6 @@ from msgspec.structs import replace
 
 from upshot.adapters.agent_engine import AgentEngine, AgentWork, encode_text, load
 from upshot.adapters.claude_agent_sdk import from_claude_agent_sdk, to_failure
-from upshot.adapters.engine_calls import EngineCalls
-from upshot.adapters.findings import Findings
 from upshot.contract.base.enums import ErrorCode, Origin, Role
 from upshot.contract.base.structs import Local
 from upshot.contract.error import AgentError
@@ -40,8 +38,6 @@ from upshot.contract.tool_calls import ToolCall, ToolSpec
 from upshot.contract.usage import Usage
 from upshot.native.objects import as_items, as_json, as_object, as_text, look_up
 from upshot.runs.engine_api.exceptions import Failed, Signal
-from upshot.runs.engine_api.run_host import RunHost
-from upshot.runs.engine_api.run_view import Run
 from upshot.runs.resumption import read_arguments
 from upshot.state.board import Board
 from upshot.tools.definition.tool_error import ToolError
@@ -59,27 +55,15 @@ _WAITS: Final = object()
 _LOST: Final = "the program of the Claude Agent SDK keeps its conversation to itself, so "
 
 
-class ClaudeAgentEngine(AgentEngine):
-    """Runs the program of the Claude Agent SDK as an engine; made by ``as_engine``.
-
-    Its agent is a ``ClaudeAgentOptions``.
-    """
-
-    library: ClassVar[str] = "Claude Agent SDK"
-    can_replay: ClassVar[bool] = False
-
-    def _make_work(self, run: Run, host: RunHost, board: Board, calls: EngineCalls) -> AgentWork:
-        return _Work(run, host, board, calls)
-
-
 class _Work(AgentWork):
+    to_failure = staticmethod(to_failure)
     # The program has sent the request already.
     tries_once: ClassVar[bool] = True
 
-    def __init__(self, run: Run, host: RunHost, board: Board, calls: EngineCalls) -> None:
-        super().__init__(run, host, board, calls)
+    def set_up(self) -> None:
+        """Load what the work needs, before the agent runs."""
         self._sdk = load("claude_agent_sdk", _PACKAGE)
-        self._specs = run.tools.schemas()
+        self._specs = self._run.tools.schemas()
         # What the program says, the settled calls as texts, and at last None or an exception.
         self._messages: asyncio.Queue[Any] = asyncio.Queue()
         self._ahead: deque[Any] = deque()
@@ -131,10 +115,6 @@ class _Work(AgentWork):
         if calls:
             text = f"{_LOST}the run cannot be continued: start a new one"
             raise Failed(ErrorCode.INTERRUPTED, text)
-
-    def to_failure(self, error: BaseException) -> Findings:
-        """Read what the SDK raised."""
-        return to_failure(error)
 
     def may_recover(self, error: Exception) -> bool:
         """The program has tried already."""
@@ -396,6 +376,17 @@ class _Work(AgentWork):
             elif body is not None and not body.done():
                 text = encode_text(look_up(block, "content"))
                 body.set_exception(ToolError(text, retryable=False))
+
+
+class ClaudeAgentEngine(AgentEngine):
+    """Runs the program of the Claude Agent SDK as an engine; made by ``as_engine``.
+
+    Its agent is a ``ClaudeAgentOptions``.
+    """
+
+    library: ClassVar[str] = "Claude Agent SDK"
+    work: ClassVar[type[AgentWork]] = _Work
+    can_replay: ClassVar[bool] = False
 
 
 async def _be_lost() -> None:

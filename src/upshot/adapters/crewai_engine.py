@@ -26,7 +26,6 @@ from upshot.adapters.agent_engine import (
     to_request,
 )
 from upshot.adapters.crewai import read_messages, to_failure, usage_of
-from upshot.adapters.engine_calls import EngineCalls
 from upshot.adapters.findings import Findings
 from upshot.adapters.thread_engine import ThreadWork
 from upshot.contract.base.structs import Local
@@ -43,30 +42,20 @@ from upshot.native.objects import (
     find_texts,
     look_up,
 )
-from upshot.runs.engine_api.run_host import RunHost
-from upshot.runs.engine_api.run_view import Run
-from upshot.state.board import Board
 from upshot.wire.accumulator import parse_finish_reason
 
 _PACKAGE: Final = "crewai"
 
 
-class CrewAIEngine(AgentEngine):
-    """Runs an agent of CrewAI as an engine; made by ``as_engine``."""
-
-    library: ClassVar[str] = "CrewAI"
-
-    def _make_work(self, run: Run, host: RunHost, board: Board, calls: EngineCalls) -> AgentWork:
-        return _Work(run, host, board, calls)
-
-
 class _Work(ThreadWork):
-    def __init__(self, run: Run, host: RunHost, board: Board, calls: EngineCalls) -> None:
-        super().__init__(run, host, board, calls)
+    to_failure = staticmethod(to_failure)
+
+    def set_up(self) -> None:
+        """Load what the work needs, before the agent runs."""
         self._utilities = load("crewai.utilities.agent_utils", _PACKAGE)
         self._metrics = load("crewai.types.usage_metrics", _PACKAGE).UsageMetrics
         # The run's tools, by the names that the library gives to the model.
-        self._ours = {self._sanitize(spec.name): spec.name for spec in run.tools.schemas()}
+        self._ours = {self._sanitize(spec.name): spec.name for spec in self._run.tools.schemas()}
 
     async def run_agent(self, agent: Any) -> object:
         """Run *agent*; return its output, None if that is the text on the board."""
@@ -95,10 +84,6 @@ class _Work(ThreadWork):
             return as_json(structured)
         self.answer(as_text(look_up(result, "raw")))
         return None
-
-    def to_failure(self, error: BaseException) -> Findings:
-        """Read what the agent raised."""
-        return to_failure(error)
 
     def _sanitize(self, name: str) -> str:
         return load("crewai.utilities.string_utils", _PACKAGE).sanitize_tool_name(name)
@@ -195,6 +180,13 @@ class _Work(ThreadWork):
         ident, name, arguments = self._utilities.extract_tool_call_info(call)
         own = str(name)
         return ToolCall(ident, self._ours.get(own, own), as_arguments(arguments))
+
+
+class CrewAIEngine(AgentEngine):
+    """Runs an agent of CrewAI as an engine; made by ``as_engine``."""
+
+    library: ClassVar[str] = "CrewAI"
+    work: ClassVar[type[AgentWork]] = _Work
 
 
 def _listened(model: Any, facts: dict[str, Any], put: Callable[[StreamItem], None] | None) -> Any:

@@ -17,8 +17,7 @@ from collections.abc import AsyncIterator, Iterable, Sequence
 from typing import Any, ClassVar, Final
 
 from upshot.adapters.agent_engine import AgentEngine, AgentWork, encode_text, load, to_specs
-from upshot.adapters.engine_calls import EngineCalls, Stream, failed_reply
-from upshot.adapters.findings import Findings
+from upshot.adapters.engine_calls import Stream, failed_reply
 from upshot.adapters.openai_agents import read_call, read_reply, to_failure, usage_of
 from upshot.contract.base.enums import Role
 from upshot.contract.message import Image, Message
@@ -32,9 +31,6 @@ from upshot.contract.model_calls import (
 from upshot.contract.protocols import StreamItem
 from upshot.contract.tool_calls import ToolCall
 from upshot.native.objects import as_count, as_items, as_text, look_up
-from upshot.runs.engine_api.run_host import RunHost
-from upshot.runs.engine_api.run_view import Run
-from upshot.state.board import Board
 
 _PACKAGE: Final = "openai-agents"
 # What a model is called with, in order.
@@ -48,18 +44,11 @@ _ARGUMENTS: Final = (
 )
 
 
-class OpenAIAgentsEngine(AgentEngine):
-    """Runs an agent of the OpenAI Agents SDK as an engine; made by ``as_engine``."""
-
-    library: ClassVar[str] = "OpenAI Agents"
-
-    def _make_work(self, run: Run, host: RunHost, board: Board, calls: EngineCalls) -> AgentWork:
-        return _Work(run, host, board, calls)
-
-
 class _Work(AgentWork):
-    def __init__(self, run: Run, host: RunHost, board: Board, calls: EngineCalls) -> None:
-        super().__init__(run, host, board, calls)
+    to_failure = staticmethod(to_failure)
+
+    def set_up(self) -> None:
+        """Load what the work needs, before the agent runs."""
         self._native = load("agents", _PACKAGE)
         self._config = self._native.RunConfig()
         # The copies of agents that may hand off to each other, by the id of the original.
@@ -87,10 +76,6 @@ class _Work(AgentWork):
         usage = look_up(result, "context_wrapper", "usage")
         self.report_rest(usage_of(usage, calls=as_count(look_up(usage, "requests")) or 0))
         return result.final_output
-
-    def to_failure(self, error: BaseException) -> Findings:
-        """Read what the SDK raised."""
-        return to_failure(error)
 
     # Copies
 
@@ -271,6 +256,13 @@ class _Work(AgentWork):
         )
         ident = as_text(response.provider_data.get("response_id")) or None
         return self._native.ModelResponse(output=output, usage=usage, response_id=ident)
+
+
+class OpenAIAgentsEngine(AgentEngine):
+    """Runs an agent of the OpenAI Agents SDK as an engine; made by ``as_engine``."""
+
+    library: ClassVar[str] = "OpenAI Agents"
+    work: ClassVar[type[AgentWork]] = _Work
 
 
 def _listened(model: Any) -> tuple[Any, list[str]]:

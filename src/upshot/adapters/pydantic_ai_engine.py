@@ -23,10 +23,8 @@ from upshot.adapters.agent_engine import AgentEngine, AgentWork, encode_text, to
 from upshot.adapters.engine_calls import (
     APPROVAL,
     DEFERRED,
-    EngineCalls,
     failed_reply,
 )
-from upshot.adapters.findings import Findings
 from upshot.adapters.pydantic_ai import read_messages, read_response, to_failure, usage_of
 from upshot.contract.base.enums import Role
 from upshot.contract.base.structs import Json
@@ -50,9 +48,6 @@ from upshot.contract.usage import Usage
 from upshot.errors import Misuse
 from upshot.native.objects import as_arguments, as_count, as_items, as_json, as_text, look_up
 from upshot.runs.engine_api.exceptions import Parked
-from upshot.runs.engine_api.run_host import RunHost
-from upshot.runs.engine_api.run_view import Run
-from upshot.state.board import Board
 from upshot.tools.definition.tool_error import ToolError
 from upshot.wire.decoding import encode_json
 
@@ -61,34 +56,17 @@ _AGAIN: Final = ("ModelRetry", "ToolRetryError")
 _YES: Final = ("approve", "deny")
 
 
-class PydanticAIEngine(AgentEngine):
-    """Runs an agent of Pydantic AI as an engine; made by ``as_engine``.
-
-    Raises:
-        Misuse: The package is too old.
-    """
-
-    library: ClassVar[str] = "Pydantic AI"
-
-    def __init__(self, agent: Any, **options: Any) -> None:
-        base = import_module("pydantic_ai.capabilities").AbstractCapability
-        if not hasattr(base, "get_wrapper_model"):
-            raise Misuse("this Pydantic AI is too old: pip install -U 'pydantic-ai-slim>=2.68'")
-        super().__init__(agent, **options)
-
-    def _make_work(self, run: Run, host: RunHost, board: Board, calls: EngineCalls) -> AgentWork:
-        return _Work(run, host, board, calls)
-
-
 class _Work(AgentWork):
-    def __init__(self, run: Run, host: RunHost, board: Board, calls: EngineCalls) -> None:
-        super().__init__(run, host, board, calls)
+    to_failure = staticmethod(to_failure)
+
+    def set_up(self) -> None:
+        """Load what the work needs, before the agent runs."""
         self._native = import_module("pydantic_ai")
         self._messages = import_module("pydantic_ai.messages")
         # How many native messages are on the board, and how many replies after them.
         self._shown = 0
         self._ahead = 0
-        self._ours = frozenset(spec.name for spec in run.tools.schemas())
+        self._ours = frozenset(spec.name for spec in self._run.tools.schemas())
 
     async def run_agent(self, agent: Any) -> object:
         """Run *agent*; return its output, None if that is the text on the board."""
@@ -120,10 +98,6 @@ class _Work(AgentWork):
             )
         )
         return result.output
-
-    def to_failure(self, error: BaseException) -> Findings:
-        """Read what the agent raised."""
-        return to_failure(error)
 
     # What is on the board
 
@@ -409,6 +383,23 @@ class _Work(AgentWork):
         question = f"May {call.tool_name} be called with {encode_text(call.args_as_dict())}?"
         answer = await self._host.ask_user(question, choices=_YES, key=call.tool_call_id)
         return answer == _YES[0]
+
+
+class PydanticAIEngine(AgentEngine):
+    """Runs an agent of Pydantic AI as an engine; made by ``as_engine``.
+
+    Raises:
+        Misuse: The package is too old.
+    """
+
+    library: ClassVar[str] = "Pydantic AI"
+    work: ClassVar[type[AgentWork]] = _Work
+
+    def __init__(self, agent: Any, **options: Any) -> None:
+        base = import_module("pydantic_ai.capabilities").AbstractCapability
+        if not hasattr(base, "get_wrapper_model"):
+            raise Misuse("this Pydantic AI is too old: pip install -U 'pydantic-ai-slim>=2.68'")
+        super().__init__(agent, **options)
 
 
 def _stream_of(model: Any, given: tuple[Any, Any, Any], call: Any) -> Any:

@@ -25,8 +25,6 @@ from upshot.adapters.agent_engine import (
     to_function_specs,
     to_request,
 )
-from upshot.adapters.engine_calls import EngineCalls
-from upshot.adapters.findings import Findings
 from upshot.adapters.smolagents import FINAL, to_failure
 from upshot.adapters.thread_engine import ThreadWork
 from upshot.contract.base.enums import Role
@@ -37,45 +35,18 @@ from upshot.contract.tool_calls import ToolCall, ToolSpec
 from upshot.errors import Misuse
 from upshot.native.framework_messages import read_smolagents_message, read_smolagents_text
 from upshot.native.objects import as_items, as_json, as_object, as_text, look_up
-from upshot.runs.engine_api.run_host import RunHost
-from upshot.runs.engine_api.run_view import Run
 from upshot.runs.resumption import read_arguments
-from upshot.state.board import Board
 
 _PACKAGE: Final = "smolagents"
 # Where a reply keeps the id of its call of final_answer.
 _ANSWER: Final = "final_answer_id"
 
 
-class SmolagentsEngine(AgentEngine):
-    """Runs an agent of smolagents as an engine; made by ``as_engine``.
-
-    Raises:
-        Misuse: It has managed agents, or runs its code elsewhere.
-    """
-
-    library: ClassVar[str] = "smolagents"
-
-    def __init__(self, agent: Any, **options: Any) -> None:
-        if look_up(agent, "managed_agents"):
-            raise Misuse(
-                "as_engine cannot drive an agent of smolagents with managed_agents: give each of "
-                "them an engine, and call it as a child run"
-            )
-        if (executor := as_text(look_up(agent, "executor_type")) or "local") != "local":
-            raise Misuse(
-                f"as_engine cannot drive an agent of smolagents whose code runs in {executor}, "
-                "because its tools are called there: use executor_type='local'"
-            )
-        super().__init__(agent, **options)
-
-    def _make_work(self, run: Run, host: RunHost, board: Board, calls: EngineCalls) -> AgentWork:
-        return _Work(run, host, board, calls)
-
-
 class _Work(ThreadWork):
-    def __init__(self, run: Run, host: RunHost, board: Board, calls: EngineCalls) -> None:
-        super().__init__(run, host, board, calls)
+    to_failure = staticmethod(to_failure)
+
+    def set_up(self) -> None:
+        """Load what the work needs, before the agent runs."""
         self._models = load("smolagents.models", _PACKAGE)
 
     async def run_agent(self, agent: Any) -> object:
@@ -106,10 +77,6 @@ class _Work(ThreadWork):
             return None if output is None else as_json(output)
         self.answer(str(output))
         return None
-
-    def to_failure(self, error: BaseException) -> Findings:
-        """Read what the agent raised."""
-        return to_failure(error)
 
     # Tools
 
@@ -203,6 +170,30 @@ class _Work(ThreadWork):
                 input_tokens=usage.input_tokens or 0, output_tokens=usage.output_tokens or 0
             ),
         )
+
+
+class SmolagentsEngine(AgentEngine):
+    """Runs an agent of smolagents as an engine; made by ``as_engine``.
+
+    Raises:
+        Misuse: It has managed agents, or runs its code elsewhere.
+    """
+
+    library: ClassVar[str] = "smolagents"
+    work: ClassVar[type[AgentWork]] = _Work
+
+    def __init__(self, agent: Any, **options: Any) -> None:
+        if look_up(agent, "managed_agents"):
+            raise Misuse(
+                "as_engine cannot drive an agent of smolagents with managed_agents: give each of "
+                "them an engine, and call it as a child run"
+            )
+        if (executor := as_text(look_up(agent, "executor_type")) or "local") != "local":
+            raise Misuse(
+                f"as_engine cannot drive an agent of smolagents whose code runs in {executor}, "
+                "because its tools are called there: use executor_type='local'"
+            )
+        super().__init__(agent, **options)
 
 
 def _read_reply(message: Any, model: Any) -> ModelResponse:

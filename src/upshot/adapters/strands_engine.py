@@ -15,8 +15,7 @@ from collections.abc import AsyncIterator, Iterable, Sequence
 from typing import Any, ClassVar, Final
 
 from upshot.adapters.agent_engine import AgentEngine, AgentWork, encode_text, load, to_schema
-from upshot.adapters.engine_calls import DEFERRED, EngineCalls, Stream, failed_reply
-from upshot.adapters.findings import Findings
+from upshot.adapters.engine_calls import DEFERRED, Stream, failed_reply
 from upshot.adapters.strands import read_messages, read_reply, to_failure
 from upshot.contract.base.enums import Role
 from upshot.contract.message import Message
@@ -32,9 +31,6 @@ from upshot.contract.protocols import StreamItem
 from upshot.contract.tool_calls import ToolCall, ToolSpec
 from upshot.native.objects import as_arguments, as_count, as_items, as_json, as_text, look_up
 from upshot.runs.engine_api.exceptions import Parked
-from upshot.runs.engine_api.run_host import RunHost
-from upshot.runs.engine_api.run_view import Run
-from upshot.state.board import Board
 from upshot.tools.definition.tool_error import ToolError
 from upshot.wire.decoding import parse_json
 
@@ -42,19 +38,9 @@ _PACKAGE: Final = "strands-agents"
 _TOO_LONG: Final = "ContextWindowOverflowException"
 
 
-class StrandsEngine(AgentEngine):
-    """Runs agents of Strands Agents as an engine; made by ``as_engine``.
-
-    Its agent is a function that makes one.
-    """
-
-    library: ClassVar[str] = "Strands"
-
-    def _make_work(self, run: Run, host: RunHost, board: Board, calls: EngineCalls) -> AgentWork:
-        return _Work(run, host, board, calls)
-
-
 class _Work(AgentWork):
+    to_failure = staticmethod(to_failure)
+
     async def run_agent(self, agent: Any) -> object:
         """Run the agent that *agent* makes; return its output."""
         made = agent()
@@ -81,10 +67,6 @@ class _Work(AgentWork):
             given = await self._answer(waits)
         structured = look_up(result, "structured_output")
         return None if structured is None else as_json(structured)
-
-    def to_failure(self, error: BaseException) -> Findings:
-        """Read what the agent raised."""
-        return to_failure(error)
 
     def may_recover(self, error: Exception) -> bool:
         """Only a context that is too long: everything else is retried by the run."""
@@ -238,6 +220,16 @@ class _Work(AgentWork):
                 yield failed_reply(to_failure(error), error)
 
         return stream
+
+
+class StrandsEngine(AgentEngine):
+    """Runs agents of Strands Agents as an engine; made by ``as_engine``.
+
+    Its agent is a function that makes one.
+    """
+
+    library: ClassVar[str] = "Strands"
+    work: ClassVar[type[AgentWork]] = _Work
 
 
 def _to_call(tool_use: Any) -> ToolCall:
