@@ -238,7 +238,7 @@ def restore_board(context: RunContext, run: Run) -> None:
     """Continue with the board from the log."""
     state = context.state
     if context.plan.handoffs:
-        for record in state.records[state.records_before :]:
+        for record in state.records[state.before.records :]:
             # The process may have died after the call settled and before the handoff was logged.
             context.handoffs.note(record)
     run.restore_progress()

@@ -48,27 +48,27 @@ def restore(budget: RunBudget, past: RunState) -> None:
     """Restore a new budget from the log. Usage of earlier attempts is counted before the mark."""
     reported = [event.response for event in past.reported]
     for response in (
-        *past.responses[: past.responses_before],
-        *reported[: past.reported_before],
+        *past.responses[: past.before.responses],
+        *reported[: past.before.reported],
     ):
         budget.add(response)
     _add_children(budget, past, earlier=True)
-    for _ in range(past.lost_before):
+    for _ in range(past.before.lost_calls):
         budget.add_unfinished()
     # Usage before the mark belongs to earlier attempts, and not to this attempt's line.
     budget.since_mark()
     for response in (
-        *past.responses[past.responses_before :],
-        *reported[past.reported_before :],
+        *past.responses[past.before.responses :],
+        *reported[past.before.reported :],
     ):
         budget.add(response)
     _add_children(budget, past, earlier=False)
-    for _ in range(past.lost_calls - past.lost_before):
+    for _ in range(past.lost_calls - past.before.lost_calls):
         budget.add_unfinished()
     for record in past.records:
         if not isinstance(record.outcome, ToolDenied) and record.tool_name != READER_NAME:
             budget.count_tool(record.tool_name)
-    budget.turns, budget.turns_before = past.turns, past.turns_before
+    budget.turns, budget.turns_before = past.turns, past.before.turns
 
 
 def usage_so_far(past: RunState) -> Spent:
@@ -126,7 +126,7 @@ def taint_in(past: RunState) -> TaintOrigin | None:
 def _add_children(budget: RunBudget, past: RunState, *, earlier: bool) -> None:
     for run_id, logged in past.children.items():
         spent = past.children_found.get(run_id, logged)
-        if spent is not None and (run_id in past.children_before) is earlier:
+        if spent is not None and (run_id in past.before.children) is earlier:
             budget.add_spent(spent)
 
 
@@ -176,7 +176,7 @@ class LoggedCalls:
         self._replies = past.replies.copy()
         # By step, call id and tool name, with the arguments of each call.
         self._calls: defaultdict[_Place, list[_LoggedCall]] = defaultdict(list)
-        for record in past.records[past.records_before :]:
+        for record in past.records[past.before.records :]:
             known = KnownCall(record.outcome)
             place = record.step, record.call_id, record.tool_name
             arguments = self._masked_arguments(record.arguments_given)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from operator import attrgetter
-from typing import Any, TypeAlias, cast
+from typing import Any, NamedTuple, TypeAlias, cast
 
 import msgspec
 from msgspec import field
@@ -211,6 +211,26 @@ class LogIndex(msgspec.Struct, eq=False):
     texts: dict[str, str] = {}
 
 
+class Before(NamedTuple):
+    """What the earlier attempts of a run did; everything after it is of the attempt under way.
+
+    Attributes:
+        turns: The number of model calls with a reply.
+        responses: The number of replies, including those of failed tries.
+        records: The number of settled tool calls.
+        reported: The number of reports of usage.
+        lost_calls: The number of model calls without a reply, because the process died.
+        children: The ids of child runs.
+    """
+
+    turns: int = 0
+    responses: int = 0
+    records: int = 0
+    reported: int = 0
+    lost_calls: int = 0
+    children: frozenset[str] = frozenset()
+
+
 class RunState(msgspec.Struct, eq=False):
     """The fold of a run's events, in order; reading a log is resuming.
 
@@ -224,12 +244,10 @@ class RunState(msgspec.Struct, eq=False):
         feedback: What the decider that asked for it wants changed.
         board: Its board.
         is_seeded: Whether the board was seeded completely.
+        before: What earlier attempts did.
         turns: Model calls with a reply.
-        turns_before: The turns of earlier attempts.
         responses: Every reply, including those of failed tries.
-        responses_before: How many of them are from earlier attempts.
         records: Settled tool calls.
-        records_before: How many of them are from earlier attempts.
         unsettled: Tool calls of the last reply that started and have no outcome, by id.
         begun: Tool calls of the attempt that started and have no outcome, in order, by id and
             idempotency key.
@@ -243,9 +261,7 @@ class RunState(msgspec.Struct, eq=False):
         named_seed: The conversation messages that it starts with, and the reference to them in the
             log; None if they are logged themselves.
         reported: Usage that engines reported, including earlier attempts.
-        reported_before: How many of these are from earlier attempts.
         lost_calls: Model calls without a reply, because the process died.
-        lost_before: How many of these are from earlier attempts.
         stored: Large outputs that were stored.
         steps_started: Effects of keyed steps that started and have no logged end.
         steps_settled: The last settlement of each keyed step.
@@ -256,7 +272,6 @@ class RunState(msgspec.Struct, eq=False):
         children_found: The same for child runs whose end is not in this log, read from their own
             logs. Set when the run is resumed; it comes from no event, so no result depends on it.
         ends_found: The ends of those child runs that have ended; a session logs them first.
-        children_before: Ids of child runs of earlier attempts.
         asked: Approvals that were requested for calls without an outcome, by call id.
         times_asked: The number of approvals requested for a call id, settled or not.
         asked_in: The step whose body made each of these calls, "" for none, by call id.
@@ -308,21 +323,17 @@ class RunState(msgspec.Struct, eq=False):
     feedback: str = ""
     board: Board = field(default_factory=Board)
     is_seeded: bool = False
+    before: Before = Before()
     turns: int = 0
-    turns_before: int = 0
     responses: list[ModelResponse] = []
-    responses_before: int = 0
     records: list[ToolRecord] = []
-    records_before: int = 0
     unsettled: dict[str, ToolStarted] = {}
     begun: dict[tuple[str, str], ToolStarted] = {}
     saved: dict[str, Json] = {}
     settled: dict[str, ToolRecord] = {}
     reply: ModelResponse | None = None
     reported: list[UsageReported] = []
-    reported_before: int = 0
     lost_calls: int = 0
-    lost_before: int = 0
     models: dict[int, ModelStarted] = {}
     replies: dict[int, ModelResponse] = {}
     failed_calls: FailedCalls = field(default_factory=FailedCalls)
@@ -337,7 +348,6 @@ class RunState(msgspec.Struct, eq=False):
     children: dict[str, Spent | None] = {}
     children_found: dict[str, Spent] = {}
     ends_found: tuple[StepSettled, ...] = ()
-    children_before: frozenset[str] = frozenset()
     asked: dict[str, PendingApproval] = {}
     times_asked: dict[str, int] = {}
     asked_in: dict[str, str] = {}
@@ -381,8 +391,8 @@ class RunState(msgspec.Struct, eq=False):
     _reply_at: int = 0
     _call_order: dict[str, int] = {}
     _pending: tuple[Pending, ...] = ()
-    # The counts of earlier attempts before the last attempt ended.
-    _before: tuple[int, int, int, frozenset[str], int, int] = (0, 0, 0, frozenset(), 0, 0)
+    # The ``before`` of the attempt that ended last.
+    _before: Before = Before()
     # Outputs whose call has not settled, by artifact id. Those of earlier sessions by call id,
     # because a call that runs again stores its output again.
     _loose_stored: dict[str, tuple[str, Artifact]] = {}
@@ -423,14 +433,7 @@ class RunState(msgspec.Struct, eq=False):
         if self.line is not None:
             self.line = None
             self.lines.pop()
-            (
-                self.turns_before,
-                self.responses_before,
-                self.records_before,
-                self.children_before,
-                self.reported_before,
-                self.lost_before,
-            ) = self._before
+            self.before = self._before
 
     def is_copied(self, event: RunEvent) -> bool:
         """Whether *event* was copied from the run that this one is a fork of."""
@@ -713,23 +716,18 @@ class RunState(msgspec.Struct, eq=False):
     def _attempt_ended(self, event: AttemptEnded) -> None:
         if not self.is_live:
             # Only a session that has read the end from the log can undo it.
-            self._before = (
-                self.turns_before,
-                self.responses_before,
-                self.records_before,
-                self.children_before,
-                self.reported_before,
-                self.lost_before,
-            )
+            self._before = self.before
         self.line = event.line
         self.lines.append(event.line)
         self.state = dict(event.state)
-        self.turns_before = self.turns
-        self.responses_before = len(self.responses)
-        self.records_before = len(self.records)
-        self.children_before = frozenset(self.children)
-        self.reported_before = len(self.reported)
-        self.lost_before = self.lost_calls
+        self.before = Before(
+            turns=self.turns,
+            responses=len(self.responses),
+            records=len(self.records),
+            reported=len(self.reported),
+            lost_calls=self.lost_calls,
+            children=frozenset(self.children),
+        )
 
     def _run_committed(self, event: Committed) -> None:
         self.committed = event

@@ -582,7 +582,7 @@ class RunHost:
         state, attempt = self._context.state, self._recorder.attempt
         # Including the call itself: later sessions count only what is logged.
         usage = counted(response).usage
-        logged = {event.number: event.response for event in state.reported[state.reported_before :]}
+        logged = {event.number: event.response for event in state.reported[state.before.reported :]}
         while True:
             number = self._reports[attempt] = self._reports.get(attempt, 0) + 1
             known = logged.get(number)

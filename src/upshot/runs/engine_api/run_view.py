@@ -188,7 +188,7 @@ class Run:
             asked=dict(state.asked),
             answers=dict(state.answers),
             _is_at_top=True,
-            _earlier_records=tuple(state.records[state.records_before :]),
+            _earlier_records=tuple(state.records[state.before.records :]),
             _logged=LoggedCalls(state, _unchanged if redaction is None else redaction.show),
             _known=KnownOutcomes(self._find_call),
         )

@@ -327,10 +327,10 @@ def restore_progress(context: RunContext) -> None:
     context.lost_before = state.lost_calls
     if state.records:
         tools = toolbox_of(context)
-        if earlier := tuple(state.records[: state.records_before]):
+        if earlier := tuple(state.records[: state.before.records]):
             tools.restore(earlier)
         tools.new_turn()
-        if later := tuple(state.records[state.records_before :]):
+        if later := tuple(state.records[state.before.records :]):
             tools.restore(later)
     # A scripted model has a position: move it past the logged replies.
     skip_played = getattr(plan.model, "skip_played", None)
