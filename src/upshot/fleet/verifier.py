@@ -23,7 +23,7 @@ from upshot.contract.tool_calls import Settlement
 from upshot.effects.settling import needs_ledger
 from upshot.entry.run_lease import may_be_at_work
 from upshot.errors import JournalError, Misuse
-from upshot.journal.ledger_listeners import effect_listeners
+from upshot.journal.work_listeners import effect_listeners
 from upshot.tools.definition.tool import Tool
 from upshot.tools.execution.effect_claim import VERIFY_TIMEOUT_S, call_verify, question_of
 from upshot.tools.repetition import hides, may_still_run

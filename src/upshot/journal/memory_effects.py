@@ -33,8 +33,8 @@ from upshot.journal.effects import (
     state_number,
     wait_for_change,
 )
-from upshot.journal.ledger_listeners import notify_settled
 from upshot.journal.watching import EFFECTS, of_effect
+from upshot.journal.work_listeners import notify_settled
 from upshot.state.summary import RUNNING, summary_change
 
 if TYPE_CHECKING:

@@ -1,16 +1,17 @@
-"""Listeners for what this process does beside its runs, such as metrics.
+"""Listeners in this process for its effects, and for what it does beside its runs, for telemetry.
 
-Runs have listeners of their own, ``upshot.runs.recorder``, and effects theirs,
-``upshot.journal.ledger_listeners``. These facts belong to no event of a run: how long commits take,
-which runs were lost to another process, whether notifications arrive, what the gateway calls.
+Runs have listeners of their own, ``upshot.runs.recorder``. These facts belong to no event of a run:
+how long commits take, which runs were lost to another process, whether notifications arrive, what
+the gateway calls, how an unknown effect was settled.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Generic, Protocol, TypeVar
 
-from upshot.contract.tool_calls import ToolOutcome
+from upshot.contract.effects import EffectEntry
+from upshot.contract.tool_calls import Settlement, ToolOutcome
 
 
 class WorkListener(Protocol):
@@ -36,6 +37,18 @@ class WorkListener(Protocol):
         ...
 
 
+class LedgerListener(Protocol):
+    """Gets notified about effects. Its methods must not wait or raise."""
+
+    def settled(self, entry: EffectEntry, /) -> None:
+        """An unknown effect was settled through this process."""
+        ...
+
+    def unknown(self, counts: Mapping[str, int], /) -> None:
+        """Report how many effects of a journal are unknown now, by the name of the effect."""
+        ...
+
+
 L = TypeVar("L")
 
 
@@ -56,10 +69,25 @@ class Listeners(Generic[L]):
         return end
 
 
-_listeners = Listeners[WorkListener]()
-listen_to_work: Callable[[WorkListener], Callable[[], None]] = _listeners.add
+_work = Listeners[WorkListener]()
+listen_to_work: Callable[[WorkListener], Callable[[], None]] = _work.add
+_effects = Listeners[LedgerListener]()
+listen_to_effects: Callable[[LedgerListener], Callable[[], None]] = _effects.add
 
 
 def work_listeners() -> tuple[WorkListener, ...]:
-    """Return the listeners."""
-    return _listeners.all
+    """Return the listeners for the work of this process."""
+    return _work.all
+
+
+def effect_listeners() -> tuple[LedgerListener, ...]:
+    """Return the listeners for effects."""
+    return _effects.all
+
+
+def notify_settled(entry: EffectEntry, given: Settlement) -> EffectEntry:
+    """Notify listeners if *given*, and not an earlier answer, settled *entry*; return *entry*."""
+    if entry.settled == given:
+        for listener in _effects.all:
+            listener.settled(entry)
+    return entry

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Self
 
 from upshot.errors import Misuse, need_of_extra
-from upshot.journal.ledger_listeners import listen_to_effects
+from upshot.journal.work_listeners import listen_to_effects
 from upshot.runs.plan import Plan
 from upshot.runs.recorder import Listener, listen
 

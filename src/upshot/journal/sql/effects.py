@@ -31,7 +31,6 @@ from upshot.journal.effects import (
 )
 from upshot.journal.event_codec import to_micros
 from upshot.journal.lease_holder import read_holder
-from upshot.journal.ledger_listeners import notify_settled
 from upshot.journal.sql.audit_rows import add_row
 from upshot.journal.sql.connection import NOW_US, Connection, WriteConnection, among, in_pages
 from upshot.journal.sql.due import make_due_soon
@@ -53,6 +52,7 @@ from upshot.journal.sql.effect_rows import (
 from upshot.journal.sql.inbox import remove_settled_questions
 from upshot.journal.sql.queries import number_of
 from upshot.journal.watching import EFFECTS, of_effect
+from upshot.journal.work_listeners import notify_settled
 from upshot.state.summary import RUNNING
 
 if TYPE_CHECKING:
