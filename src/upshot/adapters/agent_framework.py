@@ -136,7 +136,7 @@ def _add_message(findings: Findings, message: object) -> None:
                 text = as_text(look_up(content, "text"))
                 thoughts.append(Reasoning(text=text, signature=signature))
             case "function_call":
-                calls.append(_call(content))
+                calls.append(read_call(content))
             case kind:
                 _add_event(findings, kind, content)
     if role == "assistant":
@@ -153,13 +153,14 @@ def _add_event(findings: Findings, kind: str, content: object) -> None:
     if kind == "function_result":
         _add_answer(findings, content)
     elif kind == "function_approval_request":
-        findings.pending.append(to_pending(_call(look_up(content, "function_call"))))
+        findings.pending.append(to_pending(read_call(look_up(content, "function_call"))))
     elif kind == "error":
         text, code = look_up(content, "message"), look_up(content, "error_code")
         findings.fail(as_text(text), type=as_text(code))
 
 
-def _call(content: object) -> ToolCall:
+def read_call(content: object) -> ToolCall:
+    """Read a call of a tool."""
     ident, name = as_text(look_up(content, "call_id")), as_text(look_up(content, "name"))
     return ToolCall(ident, name, as_arguments(look_up(content, "arguments")))
 

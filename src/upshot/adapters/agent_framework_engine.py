@@ -15,7 +15,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequen
 from typing import Any, ClassVar, Final
 
 from upshot.adapters.agent_engine import AgentEngine, AgentWork, encode_text, load, to_request
-from upshot.adapters.agent_framework import read_messages, read_reply, to_failure
+from upshot.adapters.agent_framework import read_call, read_messages, read_reply, to_failure
 from upshot.adapters.engine_calls import failed_reply
 from upshot.contract.base.enums import Role
 from upshot.contract.message import Message
@@ -74,7 +74,7 @@ class _Work(AgentWork):
             raise Failed("not_available", "the agent waits for something that is no approval")
         waits = {one.id: one for one in asked}
         answers = await self.ask_approvals(
-            {key: _to_call(one.function_call) for key, one in waits.items()}
+            {key: read_call(one.function_call) for key, one in waits.items()}
         )
         return self._native.Message(
             role="user",
@@ -234,10 +234,6 @@ def _copied(response: Any) -> Any:
     for message in made.messages:
         message.contents = [*message.contents]
     return made
-
-
-def _to_call(content: Any) -> ToolCall:
-    return ToolCall(content.call_id, content.name, as_arguments(content.arguments))
 
 
 def _value_of(result: Any) -> Any:

@@ -229,7 +229,7 @@ def _add_message(findings: Findings, message: object, *, elapsed_s: object = Non
             signature = as_text(look_up(thought, "signature")) or None
             thoughts.append(Reasoning(text=as_text(look_up(thought, "text")), signature=signature))
         if (call := look_up(part, "toolUse")) is not None:
-            calls.append(_call(call))
+            calls.append(read_call(call))
         if (result := look_up(part, "toolResult")) is not None:
             _add_tool_result(findings, result, elapsed_s)
     if look_up(message, "role") == "assistant":
@@ -239,7 +239,8 @@ def _add_message(findings: Findings, message: object, *, elapsed_s: object = Non
         findings.messages.append(Message(Role.USER, text))
 
 
-def _call(part: object) -> ToolCall:
+def read_call(part: object) -> ToolCall:
+    """Read a call of a tool."""
     ident, name = as_text(look_up(part, "toolUseId")), as_text(look_up(part, "name"))
     return ToolCall(ident, name, as_arguments(look_up(part, "input")))
 

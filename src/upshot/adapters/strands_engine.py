@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Final
 
 from upshot.adapters.agent_engine import AgentEngine, AgentWork, encode_text, load, to_schema
 from upshot.adapters.engine_calls import DEFERRED, Stream, failed_reply
-from upshot.adapters.strands import read_messages, read_reply, to_failure
+from upshot.adapters.strands import read_call, read_messages, read_reply, to_failure
 from upshot.contract.base.enums import Role
 from upshot.contract.message import Message
 from upshot.contract.model_calls import (
@@ -29,7 +29,7 @@ from upshot.contract.model_calls import (
 from upshot.contract.pending import Pending
 from upshot.contract.protocols import StreamItem
 from upshot.contract.tool_calls import ToolCall, ToolSpec
-from upshot.native.objects import as_arguments, as_count, as_items, as_json, as_text, look_up
+from upshot.native.objects import as_count, as_items, as_json, as_text, look_up
 from upshot.runs.engine_api.exceptions import Parked
 from upshot.tools.definition.tool_error import ToolError
 from upshot.wire.decoding import parse_json
@@ -116,7 +116,7 @@ class _Work(AgentWork):
                     raise ToolError(_text_of(native), retryable=False)
                 return _value_of(native)
 
-            call = _to_call(tool_use)
+            call = read_call(tool_use)
             try:
                 value = await self.call_own(call, tool.tool_spec.get("description", ""), work)
             except ToolError:
@@ -135,7 +135,7 @@ class _Work(AgentWork):
         async def stream(
             self_: Any, tool_use: Any, state: Any, **options: Any
         ) -> AsyncIterator[Any]:
-            text = await self.call_ours(_to_call(tool_use))
+            text = await self.call_ours(read_call(tool_use))
             yield events.ToolResultEvent(_to_result(tool_use["toolUseId"], text))
 
         form = {
@@ -230,11 +230,6 @@ class StrandsEngine(AgentEngine):
 
     library: ClassVar[str] = "Strands"
     work: ClassVar[type[AgentWork]] = _Work
-
-
-def _to_call(tool_use: Any) -> ToolCall:
-    ident, name = as_text(look_up(tool_use, "toolUseId")), as_text(look_up(tool_use, "name"))
-    return ToolCall(ident, name, as_arguments(look_up(tool_use, "input")))
 
 
 def _to_result(ident: str, text: str) -> dict[str, Any]:

@@ -26,7 +26,7 @@ from typing import Any, Literal, NamedTuple, Protocol, TypedDict, Unpack, cast, 
 
 from msgspec.structs import replace
 
-from upshot.contract.base.checks import check_whole
+from upshot.contract.base.checks import check_moment, check_whole
 from upshot.contract.base.secrets import hide_all_marks
 from upshot.contract.base.structs import Json, JsonObject, Moment, Value
 from upshot.contract.codec import decode, decoder_of, encode
@@ -206,9 +206,8 @@ class AuditQuery(NamedTuple):
             raise Misuse(f"limit is {self.limit}: give at most {MOST_ROWS}, and read on by before")
         if self.kind not in (None, *KINDS):
             raise Misuse(f"kind is {self.kind!r}: give one of {', '.join(KINDS)}")
-        for name, at in (("since", self.since), ("until", self.until)):
-            if at is not None and at.utcoffset() is None:
-                raise Misuse(f"{name} is {at!r}: give an aware moment, such as datetime.now(UTC)")
+        check_moment("since", self.since)
+        check_moment("until", self.until)
         if self.argument:
             condition_of(self.argument)
 

@@ -84,8 +84,8 @@ class RunQuery(NamedTuple):
         ):
             if given not in ("", *allowed):
                 raise Misuse(f"{name} is {given!r}: give one of {', '.join(allowed)}")
-        for name, moment in (("since", self.since), ("until", self.until)):
-            check_moment(name, moment)
+        check_moment("since", self.since)
+        check_moment("until", self.until)
 
     def key(self, run: RunSummary) -> tuple[str, float]:
         """Return the sort key of *run*, before its start; amounts of one currency are grouped."""

@@ -235,23 +235,6 @@ _MAX_INTERIM_REPLIES = 64
 class _Exchange:
     """One request and its reply, whose body it iterates over."""
 
-    __slots__ = (
-        "_asked",
-        "_body",
-        "_connection",
-        "_deadline",
-        "_loop",
-        "_payload",
-        "_phase",
-        "_reused",
-        "_timeouts",
-        "_timer",
-        "_transport",
-        "_unpacker",
-        "_upload",
-        "_waiting_since",
-    )
-
     def __init__(
         self,
         transport: AiohttpTransport,

@@ -20,7 +20,7 @@ from collections.abc import Mapping
 from concurrent.futures import Future
 from importlib import import_module
 from threading import Lock, Thread
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from upshot.contract.base.checks import kind_of
 from upshot.errors import Misuse
@@ -37,11 +37,15 @@ class CloudCredentials(ABC):
         given: What the caller passed; None means what the library finds.
 
     Attributes:
+        what: What they are, for messages.
+        missing_library: What to do if the library is not installed.
         found: Parts of the address that the library knows, such as the region.
         advice: What the user can do about a refused request.
     """
 
-    advice: str = ""
+    what: ClassVar[str]
+    missing_library: ClassVar[str]
+    advice: ClassVar[str] = ""
 
     def __init__(self, given: Any = None) -> None:
         self._given = given
@@ -73,20 +77,11 @@ class CloudCredentials(ABC):
         try:
             job.set_result(self._refresh())
         except ImportError:
-            job.set_result(self._missing_library())
+            job.set_result(self.missing_library)
         # The library may raise anything; a model call never raises. Only the class is reported, as
         # the message may contain a secret.
         except Exception as exception:
-            job.set_result(f"{self._what} could not be loaded: {type(exception).__name__}")
-
-    @property
-    @abstractmethod
-    def _what(self) -> str:
-        """What they are, for messages."""
-
-    @abstractmethod
-    def _missing_library(self) -> str:
-        """Return what to do if the library is not installed."""
+            job.set_result(f"{self.what} could not be loaded: {type(exception).__name__}")
 
     @abstractmethod
     def _is_fresh(self) -> bool:
@@ -109,6 +104,11 @@ class AwsCredentials(CloudCredentials):
     A given session has credentials and a region; given credentials have no region.
     """
 
+    what = "AWS credentials"
+    missing_library = (
+        "bedrock needs an API key or AWS credentials: set AWS_BEARER_TOKEN_BEDROCK, pass api_key=, "
+        "or install upshot-agents[bedrock], which reads AWS credentials"
+    )
     advice = "check the AWS credentials, their permissions, and the clock of this machine"
 
     def __init__(self, given: Any = None) -> None:
@@ -116,16 +116,6 @@ class AwsCredentials(CloudCredentials):
         # botocore's, of any class.
         self._loaded: Any = None
         self._frozen: Any = None
-
-    @property
-    def _what(self) -> str:
-        return "AWS credentials"
-
-    def _missing_library(self) -> str:
-        return (
-            "bedrock needs an API key or AWS credentials: set AWS_BEARER_TOKEN_BEDROCK, pass "
-            "api_key=, or install upshot-agents[bedrock], which reads AWS credentials"
-        )
 
     def _is_fresh(self) -> bool:
         if self._frozen is None:
@@ -173,21 +163,16 @@ class AwsCredentials(CloudCredentials):
 class GoogleCredentials(CloudCredentials):
     """A bearer token, of the credentials that google-auth finds or the caller's own."""
 
+    what = "Google credentials"
+    missing_library = (
+        "vertex needs a token or Google credentials: set CLOUDSDK_AUTH_ACCESS_TOKEN, pass "
+        "api_key=, or install upshot-agents[vertex], which reads Google credentials"
+    )
     advice = "check the Google credentials and their permissions"
 
     def __init__(self, given: Any = None) -> None:
         super().__init__(given)
         self._loaded: Any = None
-
-    @property
-    def _what(self) -> str:
-        return "Google credentials"
-
-    def _missing_library(self) -> str:
-        return (
-            "vertex needs a token or Google credentials: set CLOUDSDK_AUTH_ACCESS_TOKEN, pass "
-            "api_key=, or install upshot-agents[vertex], which reads Google credentials"
-        )
 
     def _is_fresh(self) -> bool:
         return self._loaded is not None and bool(self._loaded.valid)

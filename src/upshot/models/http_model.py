@@ -497,19 +497,6 @@ _LARGE_BYTES = 2**18
 class _Reply:
     """A reply while it arrives: an answer or a refusal, within its limits."""
 
-    __slots__ = (
-        "_error",
-        "_error_body",
-        "_fields",
-        "_limits",
-        "_line_bytes",
-        "_reader",
-        "_size",
-        "_status",
-        "_yielded_usage",
-        "is_over",
-    )
-
     def __init__(
         self, status: int, fields: _Fields, reader: StreamReader, limits: ReplyLimits
     ) -> None:

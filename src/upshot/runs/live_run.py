@@ -8,7 +8,6 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import suppress
 from datetime import datetime
 from functools import partial
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Self
 
 from upshot.contract.base.enums import InterruptCause
@@ -192,12 +191,7 @@ class LiveRun(Generic[T]):
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *raised: object) -> None:
         await self.aclose()
 
     async def aclose(self) -> None:

@@ -11,6 +11,8 @@ from datetime import datetime
 from types import MappingProxyType
 from typing import Any, NamedTuple, cast
 
+import msgspec
+
 from upshot.contract.base.enums import DeniedReason, Effect, ErrorCode, Status
 from upshot.contract.base.json_values import clean_text, to_json, without_nul
 from upshot.contract.base.secrets import hide_marks
@@ -196,37 +198,21 @@ def tools_in(records: Iterable[ToolRecord], asks: Mapping[str, Pending]) -> tupl
     return tuple(dict.fromkeys((*called, *asked)))[:_MOST_TOOLS]
 
 
-class _Calls:
+class _Calls(msgspec.Struct):
     """The calls of one model or tool so far; its attributes are those of ``CallCount``."""
 
-    __slots__ = (
-        "calls",
-        "denied",
-        "failed",
-        "limited",
-        "repeated",
-        "slowest",
-        "slowest_ms",
-        "timed_out",
-        "took",
-        "unknown",
-        "waits",
-        "windows",
-    )
-
-    def __init__(self) -> None:
-        self.calls: int = 0
-        self.failed: int = 0
-        self.timed_out: int = 0
-        self.unknown: int = 0
-        self.denied: int = 0
-        self.repeated: int = 0
-        self.limited: int = 0
-        self.took: list[int] = [0] * BUCKETS
-        self.slowest_ms: int = 0
-        self.slowest: str = ""
-        self.waits: list[int] = []
-        self.windows: tuple[RateLimitWindow, ...] = ()
+    calls: int = 0
+    failed: int = 0
+    timed_out: int = 0
+    unknown: int = 0
+    denied: int = 0
+    repeated: int = 0
+    limited: int = 0
+    took: list[int] = msgspec.field(default_factory=lambda: [0] * BUCKETS)
+    slowest_ms: int = 0
+    slowest: str = ""
+    waits: list[int] = []
+    windows: tuple[RateLimitWindow, ...] = ()
 
     def count_reply(self, response: ModelResponse) -> None:
         self.calls += 1

@@ -169,17 +169,6 @@ class StreamReader:
         Misuse: There is no such surface.
     """
 
-    __slots__ = (
-        "_begun",
-        "_body",
-        "_events",
-        "_mode",
-        "_reply",
-        "_response",
-        "_sniffed",
-        "_surface",
-    )
-
     def __init__(
         self,
         surface: str,

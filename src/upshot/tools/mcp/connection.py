@@ -18,7 +18,6 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryFile
-from types import TracebackType
 from typing import IO, Any, Generic, Protocol, Self, TypeAlias, TypeVar, cast
 from uuid import uuid4
 
@@ -101,12 +100,7 @@ class StdioWriter:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *raised: object) -> None:
         await self.aclose()
 
 
@@ -283,12 +277,7 @@ class WatchedStream(Generic[Item_co]):
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *raised: object) -> None:
         await self.aclose()
 
 
