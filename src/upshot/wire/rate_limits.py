@@ -290,6 +290,7 @@ def _length_s(period: list[str]) -> int | None:
 
 _Limits = TypeVar("_Limits", "CerebrasRateLimits", "AnthropicRateLimits", "OpenAIRateLimits")
 _BUCKETS = {"day": 86400, "hour": 3600, "minute": 60}
+_ANTHROPIC_LIMITS = ("requests", "tokens", "input_tokens", "output_tokens")
 
 
 @dataclass
@@ -438,21 +439,11 @@ class AnthropicRateLimits:
 
     def is_limited(self) -> bool:
         """Whether any of the four limits is exhausted."""
-        return 0 in (
-            self.requests_remaining,
-            self.tokens_remaining,
-            self.input_tokens_remaining,
-            self.output_tokens_remaining,
-        )
+        return any(getattr(self, f"{name}_remaining") == 0 for name in _ANTHROPIC_LIMITS)
 
     def get_next_reset(self) -> datetime | None:
         """Return the earliest reset, None if none is known."""
-        resets = (
-            self.requests_reset,
-            self.tokens_reset,
-            self.input_tokens_reset,
-            self.output_tokens_reset,
-        )
+        resets = [getattr(self, f"{name}_reset") for name in _ANTHROPIC_LIMITS]
         return min((reset for reset in resets if reset is not None), default=None)
 
     def get_seconds_until_reset(self, *, now: datetime | None = None) -> int | None:
@@ -463,7 +454,7 @@ class AnthropicRateLimits:
         """
         moment = now or datetime.now(UTC)
         waits: list[tuple[int | None, int | None]] = []
-        for name in ("requests", "tokens", "input_tokens", "output_tokens"):
+        for name in _ANTHROPIC_LIMITS:
             reset: datetime | None = getattr(self, f"{name}_reset")
             if reset is not None and reset.tzinfo is None:
                 reset = reset.replace(tzinfo=UTC)
