@@ -60,6 +60,27 @@ async def test_several_runs_are_canceled_and_each_says_how(desk: Any, page_of: A
     assert page.faults == []
 
 
+async def test_runs_without_a_reply_are_not_said_to_be_untried(desk: Any, page_of: Any) -> None:
+    from playwright.async_api import expect
+
+    async def lose(route: Any) -> None:
+        await route.fetch()
+        await route.abort()
+
+    app, client = desk
+    page = await page_of(client.url + "/runs?agent=desk")
+    await page.get_by_role("button", name="Choose runs").click()
+    await page.get_by_role("button", name="This page").click()
+    await page.route("**/api/bulk", lose)
+    await page.get_by_role("button", name="Cancel …").click()
+    await page.get_by_role("button", name="Cancel the runs").click()
+    outcome = page.locator(".outcomes li.error")
+    await expect(outcome).to_contain_text("no reply for 3 runs, which may be canceled or not")
+    status = page.locator(".choice p[role=status]")
+    await expect(status).to_contain_text("0 runs canceled, 3 not, or not known: see why")
+    assert {run.status for run in await app.runs(agent="desk")} == {"canceled"}
+
+
 async def test_all_that_match_get_a_label(desk: Any, page_of: Any) -> None:
     from playwright.async_api import expect
 

@@ -140,7 +140,7 @@ async def test_runs_of_a_process_that_does_not_respond_are_not_called_canceled(
     program, journal = tmp_path / "blocked.py", str(tmp_path / "runs.db")
     program.write_text(BLOCKED)
     app = App([Agent[Any]("a", model=ScriptedModel([]))], journal=journal)
-    process = start_python(program, journal, stdin=PIPE, stdout=PIPE, text=True)
+    process: Any = start_python(program, journal, stdin=PIPE, stdout=PIPE, text=True)
     with process as blocked, blocked.stdin:
         assert blocked.stdout.readline() == "working\n"
         async with served(app) as client, asyncio.timeout(18):

@@ -335,6 +335,20 @@ def leaks(
             yield f"{case}: the list lacks {run.token}"
 
 
+async def test_a_place_in_a_list_that_is_anothers_is_as_good_as_none() -> None:
+    async with desk() as site:
+        own, other = [await site.begin(OWNERS[place]) for place in (0, 2)]
+        site.user = User("ann", ("view",), "acme")
+        for path, theirs, mine in [
+            ("/api/runs?before=", other.run, own.run),
+            ("/api/effects?after=", other.effect, own.effect),
+        ]:
+            told = await site.ask("GET", path + theirs)
+            unknown = await site.ask("GET", path + "x" * len(theirs))
+            assert told == (400, unknown[1].replace("x" * len(theirs), theirs))
+            assert (await site.ask("GET", path + mine))[0] == 200
+
+
 async def test_a_name_that_is_anothers_is_as_good_as_a_free_one() -> None:
     """Of chats, threads, contexts, conversations and keys, for a namesake without a tenant too."""
     async with desk() as site:

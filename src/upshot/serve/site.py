@@ -50,6 +50,8 @@ from upshot.fleet.status import Status
 from upshot.fleet.submission import SubmitOptions
 from upshot.fleet.worker import Worker
 from upshot.journal.audit import Actor, acting, add_act, current_actor, set_actor
+from upshot.journal.effects import no_such_effect
+from upshot.journal.run_list import no_such_page
 from upshot.journal.shared import InboxItem, OtherUser, needs_shared, tool_of
 from upshot.runs.plan import Where
 from upshot.serve import doors, permissions
@@ -442,6 +444,10 @@ class Site:
     async def effects_of(self, user: User, **filters: Any) -> Sequence[EffectEntry]:
         """Return the effects of runs that a user may see; see ``App.effects``."""
         given: dict[str, Any] = {**permissions.list_filters(user)}
+        if after := filters.get("after"):
+            entry = await needs_ledger(await self.app.open()).effect(after)
+            if entry is None or not permissions.may_see(user, (entry.user, entry.tenant)):
+                raise no_such_effect(after)
         return await self.app.effects(**filters, user=given.pop("owner", ""), **given)
 
     async def settle(self, user: User, id: str, *, applied: bool, note: str) -> EffectEntry:
@@ -517,6 +523,8 @@ class Site:
         """Return list filters restricted to what a user may see."""
         if name := filters.get("conversation"):
             filters["conversation"] = await self.conversation_of(user, name)
+        if (before := filters.get("before")) and not await self.sees(user, before):
+            raise no_such_page(before)
         return {**filters, **permissions.list_filters(user)}
 
     async def run_of(

@@ -120,6 +120,7 @@ export class Choice {
     const ids = [...this.ids];
     const failed = [];
     let n = 0;
+    let lost = "";
     this.isBusy = true;
     this.draw();
     fill(this.outcomes);
@@ -138,9 +139,12 @@ export class Choice {
         fill(this.status, `${n + failed.length} of ${ids.length}`);
       }
     } catch (error) {
-      this.outcomes.append(h("li.error", `The others were not tried: ${error.message}`));
+      // Without a reply, nothing says what the server did with the runs of that request.
+      const unknown = error.status ? 0 : Math.min(AT_ONCE, ids.length - n - failed.length);
+      lost = unknown ? `There was no reply for ${many(unknown, "run")}, which may be ${DONE[action]} or not. ` : "";
+      this.outcomes.append(h("li.error", `${lost}The others were not tried: ${error.message}`));
     }
-    const text = `${many(n, "run")} ${DONE[action]}${n < ids.length ? `, ${ids.length - n} not: see why; they are still chosen` : ""}.`;
+    const text = `${many(n, "run")} ${DONE[action]}${n < ids.length ? `, ${ids.length - n} ${lost ? "not, or not known" : "not"}: see why; they are still chosen` : ""}.`;
     fill(this.status, h("b", text));
     say(text);
     // Those that failed come first.
