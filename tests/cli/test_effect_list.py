@@ -97,6 +97,15 @@ def test_a_limit_says_that_there_are_more(made: Command) -> None:
     assert "there are more" not in made("effects", *JOURNAL, "--limit", "4")[2]
 
 
+def test_several_are_settled_at_once(made: Command) -> None:
+    ids = [one["id"] for one in listed(made, "--unknown")]
+    code, out, _ = made("effects", "settle", *ids, "--applied", "--json", *JOURNAL)
+    assert (code, [one["id"] for one in json.loads(out)]) == (0, ids)
+    assert listed(made, "--unknown") == []
+    code, _, err = made("effects", "settle", *ids, "--none", *JOURNAL)
+    assert (code, err.count("the first answer counts")) == (1, 3)
+
+
 @pytest.mark.parametrize("wanted", ["7", '{"order_id":"7"}', "id", "short id"])
 def test_settled_by_key_or_id(made: Command, wanted: str) -> None:
     (entry,) = listed(made, "--key", "7")

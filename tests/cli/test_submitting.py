@@ -225,6 +225,17 @@ def test_a_run_is_stopped_from_the_command_line(command: Command) -> None:
         assert (code, err) == (2, f"upshot: run {soon} has ended: it is interrupted\n")
 
 
+def test_several_runs_are_stopped_at_once(command: Command) -> None:
+    write("desk.py", APP)
+    runs = [command("submit", "desk.py", text)[1].strip() for text in ("Pay.", "Pay too.")]
+    place = ("--journal", "desk.db")
+    code, _, err = command("stop", *runs, "--now", "--reason", "wrong", *place)
+    assert (code, "--reason is for a stop without --now" in err) == (2, True)
+    code, out, err = command("stop", runs[0], "none-such", runs[1], "--now", *place)
+    assert (code, out) == (2, "".join(f"{one} is canceled\n" for one in runs))
+    assert err.startswith("upshot: the journal has no run 'none-such'")
+
+
 def test_runs_are_listed_by_what_becomes_of_them(command: Command) -> None:
     write("desk.py", APP)
 

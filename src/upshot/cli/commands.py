@@ -152,9 +152,9 @@ def resume(*, answer: tuple[tuple[str, str], ...], continue_stopped: bool, **opt
 
 
 @upshot.command(short_help="Stop a run, whichever process works on it.")
-@RUN
+@click.argument("wanted", metavar="RUN...", nargs=-1, required=True)
 @flag("--now", "Cancel it, and wait for its end.")
-@text("--reason", "TEXT", "Why, for its log.")
+@text("--reason", "TEXT", "Why, for its log; not with --now.")
 @JOURNAL
 @JSON
 def stop(**options: Any) -> int:
@@ -163,7 +163,7 @@ def stop(**options: Any) -> int:
     RUN is an id, the start of one, or last. With --now it is canceled, even if it is queued or
     parked, or its process died. A canceled turn no longer blocks its conversation.
     """
-    return run_command(running.stop_run, **options)
+    return run_command(running.stop_runs, **options)
 
 
 @upshot.command("signal", short_help="Send a signal to a run that waits for one.")
@@ -489,8 +489,8 @@ def effects(context: click.Context, **options: Any) -> int:
     return 0
 
 
-@effects.command(short_help="Settle an unknown effect.")
-@click.argument("wanted", metavar="ID|KEY")
+@effects.command(short_help="Settle unknown effects.")
+@click.argument("wanted", metavar="ID|KEY...", nargs=-1, required=True)
 @flag("--applied", "It happened.")
 @flag("--none", "It did not happen; its key is free again.")
 @text("--by", "NAME", "Who found out. Default: the user.")
@@ -498,11 +498,11 @@ def effects(context: click.Context, **options: Any) -> int:
 @JOURNAL
 @JSON
 def settle(**options: Any) -> int:
-    """Say whether an unknown effect happened; the first answer counts.
+    """Say whether unknown effects happened; the first answer counts.
 
     ID is an id that effects lists, or its start; KEY is enough if only one unknown effect has it.
     """
-    return run_command(effect_list.settle_effect, **options)
+    return run_command(effect_list.settle_effects, **options)
 
 
 @effects.command("check", short_help="Call the tool's verify about an unknown effect.")

@@ -12,7 +12,14 @@ from rich.text import Text
 
 from upshot.cli.app_runs import app_of
 from upshot.cli.listing import plain_table
-from upshot.cli.lookup import command_line, existing_journal, find_run, read_moment, user_name
+from upshot.cli.lookup import (
+    answer_each,
+    command_line,
+    existing_journal,
+    find_run,
+    read_moment,
+    user_name,
+)
 from upshot.cli.report import UNKNOWN_STYLE
 from upshot.cli.terminal import Terminal
 from upshot.cli.timeline import fit
@@ -70,10 +77,17 @@ async def list_effects(
     return 0
 
 
-async def settle_effect(
-    terminal: Terminal, *, wanted: str, journal: str, applied: bool, none: bool, by: str, note: str
+async def settle_effects(
+    terminal: Terminal,
+    *,
+    wanted: tuple[str, ...],
+    journal: str,
+    applied: bool,
+    none: bool,
+    by: str,
+    note: str,
 ) -> int:
-    """Settle an unknown effect, and print its entry; exit with 1 if another settlement won.
+    """Settle unknown effects, and print their entries; exit with 1 if another settlement won.
 
     Raises:
         Misuse: There is no such unknown effect, or not exactly one of *applied* and *none* is set.
@@ -82,15 +96,15 @@ async def settle_effect(
         raise Misuse("say whether the effect was made: give one of --applied and --none")
     async with open_journal(existing_journal(journal), create=False) as log:
         ledger = needs_ledger(log)
-        entry = await find_effect(ledger, wanted)
-        by = by or user_name()
-        known = await settle(ledger, entry.id, applied=applied, by=by, note=note)
-    line = clean(f"{known} was settled as {known.state}{_settled_text(known)}")
-    terminal.answer(known, line)
-    is_so = (known.state == "applied") == applied
-    if not is_so:
-        terminal.report("the first answer counts: yours was not used")
-    return 0 if is_so else 1
+
+        async def settle_one(named: str) -> tuple[object, str, str]:
+            entry = await find_effect(ledger, named)
+            known = await settle(ledger, entry.id, applied=applied, by=by or user_name(), note=note)
+            line = clean(f"{known} was settled as {known.state}{_settled_text(known)}")
+            is_so = (known.state == "applied") == applied
+            return known, line, "" if is_so else "the first answer counts: yours was not used"
+
+        return await answer_each(terminal, wanted, settle_one)
 
 
 async def check_effect(terminal: Terminal, *, wanted: str, target: str, journal: str) -> int:

@@ -7,7 +7,7 @@ import getpass
 import re
 import shlex
 import sys
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,6 +17,7 @@ import click
 import msgspec
 from msgspec.structs import replace
 
+from upshot.cli.terminal import Terminal
 from upshot.contract.base.checks import nearest
 from upshot.contract.base.structs import JsonObject
 from upshot.contract.pending import Answer
@@ -25,6 +26,7 @@ from upshot.entry.answers import show_answer, unlogged_answers, with_placed_appr
 from upshot.entry.resume import with_settlements
 from upshot.errors import Misuse
 from upshot.journal.audit import add_act
+from upshot.journal.lease_holder import RunHeld
 from upshot.journal.opening import ARCHIVE, SQLITE_MEMORY
 from upshot.journal.postgres.urls import safe_place
 from upshot.runs.resumption import answered
@@ -271,3 +273,42 @@ def read_moment(text: str, option: str = "--at") -> datetime:
             "2027-01-31T08:00+01:00"
         ) from error
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
+async def answer_each(
+    terminal: Terminal,
+    wanted: Sequence[str],
+    act: Callable[[str], Awaitable[tuple[object, str, str]]],
+) -> int:
+    """Act on each of *wanted*, and print what was found; a fault of one does not stop the others.
+
+    Args:
+        terminal: Where to print. JSON is an object for one, and a list for several.
+        wanted: What the command line names, at least one.
+        act: Returns the value for JSON, its line, and a complaint, "" without one.
+
+    Returns:
+        The exit code: 2 if one could not be done, else 1 if there is a complaint.
+
+    Raises:
+        Misuse, RunHeld: There is only one, and it cannot be done.
+    """
+    values, codes = list[object](), {0}
+    for one in wanted:
+        try:
+            value, line, complaint = await act(one)
+        except (Misuse, RunHeld) as error:
+            if len(wanted) == 1:
+                raise
+            terminal.report(f"upshot: {error}")
+            codes.add(2)
+            continue
+        values.append(value)
+        if not terminal.as_json:
+            terminal.say(line)
+        if complaint:
+            terminal.report(complaint)
+            codes.add(1)
+    if terminal.as_json:
+        terminal.answer(values[0] if len(wanted) == 1 else values)
+    return max(codes)

@@ -18,7 +18,14 @@ from upshot.cli.loading import (
     named_model,
     new_launch,
 )
-from upshot.cli.lookup import command_line, existing_journal, find_run, new_journal, read_activity
+from upshot.cli.lookup import (
+    answer_each,
+    command_line,
+    existing_journal,
+    find_run,
+    new_journal,
+    read_activity,
+)
 from upshot.cli.report import Shown, print_result
 from upshot.cli.stopping import stop_signals
 from upshot.cli.terminal import Terminal
@@ -259,23 +266,36 @@ _DIFFERENT = 1
 _MAX_SHOWN = 400
 
 
-async def stop_run(terminal: Terminal, *, wanted: str, now: bool, reason: str, journal: str) -> int:
-    """Stop a run, whichever process works on it; with *now* wait for its end and print that."""
+async def stop_runs(
+    terminal: Terminal, *, wanted: tuple[str, ...], now: bool, reason: str, journal: str
+) -> int:
+    """Stop runs, whichever processes work on them; with *now* wait for their ends.
+
+    Raises:
+        Misuse: There is no such run, it has ended, or *now* has a *reason*, which no log takes.
+    """
+    if now and reason:
+        raise Misuse("--reason is for a stop without --now: the log of a canceled run has none")
+
     async with open_journal(existing_journal(journal), create=False) as log:
-        # Stop the run that the request was handed over to.
-        act = "cancel" if now else "interrupt"
-        run_id = (await chain_from(await find_run(log, wanted, act), log))[-1]
-        if now:
-            result = await cancel(run_id, journal=log)
-            terminal.answer(result, f"{run_id} is {result.status}")
-            return 0
-        async with attach(run_id, journal=log) as run:
-            if (state := await run.state()).ended and state.last_settled is not None:
-                raise Misuse(f"run {run_id} has ended: it is {state.last_settled.result.status}")
-            await run.interrupt(InterruptCause.USER_CANCEL, reason)
-    line = f"{run_id} stops at its next safe point, once a process works on it"
-    terminal.answer({"run_id": run_id}, line)
-    return 0
+
+        async def stop(named: str) -> tuple[object, str, str]:
+            # Stop the run that the request was handed over to.
+            act = "cancel" if now else "interrupt"
+            run_id = (await chain_from(await find_run(log, named, act), log))[-1]
+            if now:
+                result = await cancel(run_id, journal=log)
+                return result, f"{run_id} is {result.status}", ""
+            async with attach(run_id, journal=log) as run:
+                if (state := await run.state()).ended and state.last_settled is not None:
+                    raise Misuse(
+                        f"run {run_id} has ended: it is {state.last_settled.result.status}"
+                    )
+                await run.interrupt(InterruptCause.USER_CANCEL, reason)
+            line = f"{run_id} stops at its next safe point, once a process works on it"
+            return {"run_id": run_id}, line, ""
+
+        return await answer_each(terminal, wanted, stop)
 
 
 async def signal_run(
