@@ -685,7 +685,7 @@ async def event_lines(events: AsyncIterable[Stated]) -> AsyncIterator[Text]:
     """
     before: datetime | None = None
     was_parked = False
-    async for event, state in events:
+    async for event, _ in events:
         if not isinstance(event, RunEvent):
             continue
         if was_parked and before is not None and event.time is not None:
@@ -698,11 +698,11 @@ async def event_lines(events: AsyncIterable[Stated]) -> AsyncIterator[Text]:
         yield Text.assemble(
             (f"{event.seq:>6}  {time:<16}", "dim"),
             (f"{kind:<20} ", "bold"),
-            clean(_event_text(event, state), _MAX_CHARS),
+            clean(_event_text(event), _MAX_CHARS),
         )
 
 
-def _event_text(event: Event, state: RunState) -> str:
+def _event_text(event: Event) -> str:
     match event:
         case RunStarted():
             return event.request.text

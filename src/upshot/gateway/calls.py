@@ -291,14 +291,14 @@ class Calls:
         loop = asyncio.get_running_loop()
         until = loop.time() + self.config.wait_s
         with self._under(run_id, ticket):
-            result = await self._continue_run(tool, call, ticket)
+            result = await self._continue_run(tool, call)
             async with _telling(ticket.context, run_id):
                 while (item := _open_item(result)) is not None:
                     answer = await self._answer(run_id, item, elicit, until - loop.time())
                     elicit = None
                     if answer is None and not await self._is_answered(run_id):
                         return _waiting(run_id, item)
-                    result = await self._continue_run(tool, call, ticket, answer)
+                    result = await self._continue_run(tool, call, answer)
         if result.status != Status.COMPLETED or not result.tool_outcomes:
             why = "" if result.error is None else f": {result.error.message}"
             return error_result(f"run {run_id} ended as {result.status}{why}")
@@ -320,7 +320,7 @@ class Calls:
         return result is not None and result.status != Status.INPUT_REQUIRED
 
     async def _continue_run(
-        self, tool: Tool, call: ToolCall, ticket: Ticket, answer: Approve | Deny | None = None
+        self, tool: Tool, call: ToolCall, answer: Approve | Deny | None = None
     ) -> AgentResult[Any]:
         """Start the run of a question, or resume it."""
 

@@ -93,17 +93,22 @@ class Channel(Protocol):
         ...
 
 
-class Context(Protocol):
+class Front(Protocol):
+    """Sends to a client outside its requests; impossible for 2026 clients over HTTP."""
+
+    async def request(
+        self, method: str, params: Params, on_progress: OnProgress | None = None
+    ) -> dict[str, Any]: ...
+    async def notify(self, method: str, params: Params) -> None: ...
+
+
+class Context(Front, Protocol):
     """A request of the other side that is being answered, and the way to ask back."""
 
     @property
     def request_id(self) -> Id | None: ...
     @property
     def can_send_request(self) -> bool: ...
-    async def request(
-        self, method: str, params: Params, on_progress: OnProgress | None = None
-    ) -> dict[str, Any]: ...
-    async def notify(self, method: str, params: Params) -> None: ...
     async def progress(self, progress: JsonObject) -> None:
         """Report progress, if the other side wants it; *progress* needs no token."""
         ...

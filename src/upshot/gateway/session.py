@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
-from typing import Any, Protocol, TypeAlias, cast
+from typing import Any, TypeAlias, cast
 
 from mcp import MCPError
 from mcp_types import (
@@ -33,7 +33,7 @@ from upshot.gateway.calls import (
 )
 from upshot.gateway.config import Config
 from upshot.gateway.link import Link
-from upshot.gateway.peer import Context, OnProgress, Params
+from upshot.gateway.peer import Context, Front, Params
 from upshot.tools.definition.tool import Tool
 from upshot.tools.mcp.mcp_toolset import to_tool_name
 from upshot.version import __version__
@@ -53,15 +53,6 @@ _TO_ALL = frozenset(("ping", "logging/setLevel"))
 _MAX_PAGES = 100
 _SUBSCRIPTION = "io.modelcontextprotocol/subscriptionId"
 _TASKS = "io.modelcontextprotocol/tasks"
-
-
-class Front(Protocol):
-    """Sends to a client outside its requests; impossible for 2026 clients over HTTP."""
-
-    async def request(
-        self, method: str, params: Params, on_progress: OnProgress | None = None
-    ) -> dict[str, Any]: ...
-    async def notify(self, method: str, params: Params) -> None: ...
 
 
 class Session:
@@ -295,11 +286,11 @@ class Session:
 
     async def _call(self, context: Context, method: str, params: dict[str, Any]) -> Result:
         name = str(params.get("name"))
-        await self._load(context, params)
+        await self._load(params)
         if name not in self._places:
             # Not every server notifies its clients of a new tool.
             self._is_loaded = False
-            await self._load(context, params)
+            await self._load(params)
         if name not in self._places:
             raise MCPError(INVALID_PARAMS, f"Unknown tool: {name}")
         link, own = self._places[name]
@@ -355,7 +346,7 @@ class Session:
 
         return elicit
 
-    async def _load(self, context: Context | None, params: Mapping[str, Any]) -> None:
+    async def _load(self, params: Mapping[str, Any]) -> None:
         """List the servers' tools, unless they are unchanged since the last time.
 
         Raises:

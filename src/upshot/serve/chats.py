@@ -155,8 +155,17 @@ def from_data_url(url: str) -> tuple[bytes, str]:
     head, comma, text = url.partition(",")
     if not head.startswith("data:") or not head.endswith(";base64") or not comma:
         raise Misuse("the data of a file must be of the form data:...;base64,...")
+    return from_base64(text), head[5:-7].partition(";")[0]
+
+
+def from_base64(text: str) -> bytes:
+    """Return the content of a file that was sent as base64.
+
+    Raises:
+        Misuse: It is not base64.
+    """
     try:
-        return base64.b64decode(text, validate=True), head[5:-7].partition(";")[0]
+        return base64.b64decode(text, validate=True)
     except binascii.Error:
         raise Misuse("the data of a file is no base64") from None
 

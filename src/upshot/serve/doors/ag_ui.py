@@ -14,8 +14,6 @@ Source:
 
 from __future__ import annotations
 
-import base64
-import binascii
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from typing import Any, Literal, cast
@@ -40,6 +38,7 @@ from upshot.serve.chats import (
     attachment,
     begin_turn,
     card_of,
+    from_base64,
     ids_of,
     is_of,
     newest_of,
@@ -428,19 +427,12 @@ def _to_message(content: Any, card: AgentCard) -> Message:
             case {"type": "text", "text": str(text)}:
                 parts.append(Text(text))
             case {"source": {"type": "data", "value": str(value), "mimeType": str(kind)}}:
-                parts.append(attachment(_data_of(value), kind, "", card))
+                parts.append(attachment(from_base64(value), kind, "", card))
             case _:
                 raise Misuse("a part of the last message is neither text nor inline data")
     if not parts:
         raise Misuse("the last message has no content: give a text")
     return Message("user", tuple(parts))
-
-
-def _data_of(text: str) -> bytes:
-    try:
-        return base64.b64decode(text, validate=True)
-    except binascii.Error:
-        raise Misuse("the data of a part is no base64") from None
 
 
 async def _refusal_events(message: str) -> AsyncGenerator[JsonObject]:
