@@ -86,6 +86,28 @@ async def test_of_equal_calls_one_can_be_approved_and_the_others_denied(
     assert answers == ["approve", "deny", "deny"]
 
 
+async def test_a_denial_of_several_says_how_many_another_user_decided(
+    shop: Any, page_of: Any
+) -> None:
+    app, client = shop
+    page = await page_of(client.url + "/inbox?tool=refund")
+    posts: list[str] = []
+
+    async def meet(route: Any) -> None:
+        posts.append(route.request.url)
+        if len(posts) == 2:
+            (item,) = await app.inbox(run_id=route.request.url.split("/")[-2])
+            await app.answer(item.run_id, item.pending.approve(by="bob"))
+        await route.continue_()
+
+    await page.route("**/answer", meet)
+    await page.get_by_role("button", name="Deny all 3").click()
+    await page.get_by_role("button", name="Deny all 3").click()
+    result = page.locator(".ask .result")
+    await expect(result).to_contain_text("2 of 3: Denied.")
+    await expect(result).to_contain_text("1 of 3: bob was first and approved it")
+
+
 async def test_answering_many_at_once_loses_no_line(shop: Any, page_of: Any) -> None:
     app, client = shop
     page = await page_of("about:blank")

@@ -16,6 +16,13 @@ function decisionText(decision) {
   return { approve: "approved it", deny: `denied it${reason}`, edit: "approved it with other arguments", answer: "answered it" }[decision?.kind] ?? "answered it";
 }
 
+/** The outcomes of several answers: each once, with their number where they differ. */
+function counted(said) {
+  const each = [...new Set(said)];
+  if (each.length === 1) return each[0];
+  return each.map((one) => `${said.filter((other) => other === one).length} of ${said.length}: ${one}`).join(" ");
+}
+
 /** Who answered what, when, and what they had been shown. */
 /** @param {Pick<Answered, "at" | "seq"> & {answer: any, asked?: any}} answered */
 export function answeredText({ answer, asked, at, seq }) {
@@ -341,10 +348,10 @@ class Ask {
         const [got] = await api(`/api${runPath(item.run_id)}/answer`, { method: "POST", body: { answers: [answer] } });
         said.push(this.told(got, answer));
       }
-      this.finish([...new Set(said)].join(" "));
+      this.finish(counted(said));
     } catch (error) {
       buttons.forEach((one) => (one.disabled = false));
-      fill(this.result, said.length ? h("p", said.join(" ")) : null, h("p.error", error.message));
+      fill(this.result, said.length ? h("p", counted(said)) : null, h("p.error", error.message));
       say(error.message);
     }
     this.isBusy = false;
