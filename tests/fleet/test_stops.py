@@ -28,7 +28,7 @@ from upshot import (
     start,
     tool,
 )
-from upshot.journal import open_journal
+from upshot.journal import MemoryJournal, open_journal
 from upshot.journal.shared import Stop
 
 
@@ -177,6 +177,25 @@ async def test_a_run_that_has_ended_stays_as_it_is(journal: Any) -> None:
         with pytest.raises(Misuse, match="the cause of an interrupt must be a text"):
             await handle.interrupt(5)  # type: ignore[arg-type]
     assert await journal.stops([done.run_id]) == []
+
+
+class Late(MemoryJournal):
+    """Lets a run end just before a cancel is stored."""
+
+    end: Any = None
+
+    async def place_stop(self, stop: Stop) -> None:
+        await self.end()
+        await super().place_stop(stop)
+
+
+async def test_a_run_that_ends_by_itself_at_that_moment_was_not_canceled() -> None:
+    journal = Late()
+    async with App([Agent[Any]("a", model=ScriptedModel(["Hi."]))], journal=journal) as app:
+        handle = await app.submit("a", "Hi?")
+        journal.end = lambda: app.activate(handle.id)
+        with pytest.raises(Misuse, match=f"run {handle.id} has ended: it is completed"):
+            await cancel(handle.id, journal=journal)
 
 
 async def test_of_several_wishes_the_first_of_a_kind_stands(journal: Any) -> None:

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from upshot.contract.agent import Agent
 from upshot.contract.agent_spec import AgentSpec
-from upshot.contract.base.enums import Origin
+from upshot.contract.base.enums import Origin, Status
 from upshot.contract.base.structs import Json, JsonObject
 from upshot.contract.error import RunWarning
 from upshot.contract.events import RunStarted
@@ -343,7 +343,11 @@ async def canceled(run_id: str, journal: Where) -> AgentResult[Json]:
         past = await read_begun(run_id, opened)
         if past.last_settled is not None and past.ended:
             raise Misuse(f"run {run_id} has ended: it is {past.last_settled.result.status}")
-        return await end_canceled(run_id, opened)
+        result = await end_canceled(run_id, opened)
+        if result.status is not Status.CANCELED:
+            # It ended by itself at the same moment.
+            raise Misuse(f"run {run_id} has ended: it is {result.status}")
+        return result
 
 
 async def end_canceled(run_id: str, journal: Journal) -> AgentResult[Json]:
