@@ -31,6 +31,7 @@ from upshot.native.objects import (
     as_text,
     find_texts,
     find_usage,
+    join_texts,
     look_up,
 )
 from upshot.wire.accumulator import parse_finish_reason
@@ -88,7 +89,11 @@ def read_reply(response: object, model: str, finish: str = "") -> ModelResponse:
     thought = as_text(look_up(response, "reasoning_content"))
     calls = [read_call(call) for call in as_items(look_up(response, "tool_calls"))]
     findings = Findings(raw=response)
-    findings.say(_text(response), [Reasoning(text=thought)] if thought else [], calls)
+    findings.say(
+        join_texts(look_up(response, "content")),
+        [Reasoning(text=thought)] if thought else [],
+        calls,
+    )
     metrics = look_up(response, "response_usage")
     return ModelResponse(
         parts=findings.messages[0].parts,
@@ -186,21 +191,14 @@ def _plain(message: object, role: Role) -> Message:
     calls = [read_call(call) for call in as_items(look_up(message, "tool_calls"))]
     if role is Role.TOOL:
         name = as_text(look_up(message, "tool_name"))
-        return Message(role, _text(message), tool_call_id=ident, name=name)
-    return Message(role, _text(message), tool_calls=tuple(calls))
-
-
-def _text(message: object) -> str:
-    content = look_up(message, "content")
-    if content is None or isinstance(content, str):
-        return as_text(content)
-    return "".join(as_text(look_up(part, "text")) for part in as_items(content))
+        return Message(role, join_texts(look_up(message, "content")), tool_call_id=ident, name=name)
+    return Message(role, join_texts(look_up(message, "content")), tool_calls=tuple(calls))
 
 
 def _add_reply(findings: Findings, message: object) -> None:
     thought = as_text(look_up(message, "reasoning_content"))
     calls = [read_call(call) for call in as_items(look_up(message, "tool_calls"))]
-    text = _text(message)
+    text = join_texts(look_up(message, "content"))
     if text or thought or calls:
         findings.say(text, [Reasoning(text=thought)] if thought else [], calls)
     metrics = look_up(message, "metrics")
@@ -216,7 +214,7 @@ def _add_tool_message(findings: Findings, message: object, ran: dict[str, object
     ident = as_text(look_up(message, "tool_call_id"))
     findings.answer(
         ident,
-        _text(message),
+        join_texts(look_up(message, "content")),
         name=as_text(look_up(message, "tool_name")),
         failed=look_up(message, "tool_call_error") is True,
         elapsed_s=look_up(ran.get(ident), "metrics", "duration"),

@@ -24,6 +24,7 @@ from upshot.native.objects import (
     as_json,
     as_text,
     find_usage,
+    join_texts,
     look_up,
 )
 from upshot.wire.decoding import parse_json
@@ -97,7 +98,7 @@ def _add_task(findings: Findings, task: object) -> None:
     failures = as_items(look_up(task, "tool_failures"))
     calls = dict[str, tuple[str, Json]]()
     for message in as_items(look_up(task, "messages")):
-        role, text = as_text(look_up(message, "role")), _text(look_up(message, "content"))
+        role, text = as_text(look_up(message, "role")), join_texts(look_up(message, "content"))
         asked = [read_call(call) for call in as_items(look_up(message, "tool_calls"))]
         calls |= {call.id: (call.name, _arguments(call.arguments)) for call in asked}
         if role == "assistant":
@@ -129,12 +130,6 @@ def _arguments(given: object) -> Json:
     form = as_arguments(given)
     read = parse_json(form) if isinstance(form, str) else form
     return read if isinstance(read, dict) else str(form)
-
-
-def _text(content: object) -> str:
-    if isinstance(content, str):
-        return as_text(content)
-    return "".join(as_text(look_up(part, "text")) for part in as_items(content))
 
 
 def _usage(output: object) -> Usage:

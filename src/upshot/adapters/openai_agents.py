@@ -33,6 +33,7 @@ from upshot.native.objects import (
     as_text,
     find_texts,
     find_usage,
+    join_texts,
     look_up,
 )
 from upshot.wire.accumulator import parse_finish_reason
@@ -158,14 +159,8 @@ def _input(given: object) -> list[Message]:
         role = as_text(look_up(item, "role"))
         if role in list(Role) or role == "developer":
             known = Role(role) if role in list(Role) else Role.SYSTEM
-            messages.append(Message(known, _text(look_up(item, "content"))))
+            messages.append(Message(known, join_texts(look_up(item, "content"))))
     return messages
-
-
-def _text(content: object) -> str:
-    if isinstance(content, str):
-        return as_text(content)
-    return "".join(as_text(look_up(part, "text")) for part in as_items(content))
 
 
 class _Turn:
@@ -188,7 +183,7 @@ class _Turn:
         elif kind == "reasoning_item":
             self._thoughts.append(_thought(raw))
         elif kind == "message_output_item":
-            self._texts.append(_text(look_up(raw, "content")))
+            self._texts.append(join_texts(look_up(raw, "content")))
 
     def close(self) -> None:
         """End the collected message, if there is one."""

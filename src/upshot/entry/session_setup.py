@@ -90,7 +90,7 @@ class KnownRun(Misuse):
     """The new run already has a log."""
 
     def __init__(self, run_id: str) -> None:
-        super().__init__(_known_message(run_id))
+        super().__init__(f"the journal already has a run {run_id!r}: continue it with resume(...)")
         self.run_id = run_id
 
 
@@ -478,10 +478,6 @@ async def _refuse_known(plan: Plan, journal: Journal) -> None:
 def _is_chosen(plan: Plan) -> bool:
     # Ids made here are random and need no look-up.
     return bool(plan.request.run_id) or plan.resume_from is not None
-
-
-def _known_message(run_id: str) -> str:
-    return f"the journal already has a run {run_id!r}: continue it with resume(...)"
 
 
 def typed(result: AgentResult[Json], agent: Agent[Any]) -> AgentResult[Any]:

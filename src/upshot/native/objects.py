@@ -70,6 +70,13 @@ def as_items(value: object) -> list[object]:
     return list(cast("list[object]", value)) if isinstance(value, list | tuple) else []
 
 
+def join_texts(content: object) -> str:
+    """Return the text of a message: *content* itself, or the texts of its parts, joined."""
+    if isinstance(content, str):
+        return as_text(content)
+    return "".join(as_text(look_up(part, "text")) for part in as_items(content))
+
+
 def find_texts(value: object, **paths: str) -> JsonObject:
     """Return the texts at these dotted *paths* of *value*, by name, without missing ones."""
     found = {name: as_text(look_up(value, *path.split("."))) for name, path in paths.items()}

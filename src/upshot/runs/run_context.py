@@ -13,7 +13,6 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
 from copy import deepcopy
-from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import msgspec
@@ -352,7 +351,8 @@ class RunContext:
             self.state.started_at = plan.resume_from.original_started_at
         first = self.state.started_at
         # Milliseconds from the start of the run to the start of this session.
-        self._earlier_ms = 0 if first is None else _milliseconds(clock.now() - first)
+        earlier_s = 0.0 if first is None else (clock.now() - first).total_seconds()
+        self._earlier_ms = round(earlier_s * 1000)
         self._monotonic, self._started_monotonic = clock.monotonic, clock.monotonic()
         self.facts: JsonObject = dict(self.state.state)
         self.look_for_interrupt: Callable[[], Interrupt | None] = _no_interrupt
@@ -412,10 +412,6 @@ class RunContext:
         self.supervisor.close()
         self.toolbox = None
         self.state.board.watch(None)
-
-
-def _milliseconds(time: timedelta) -> int:
-    return round(time.total_seconds() * 1000)
 
 
 def _no_interrupt() -> Interrupt | None:
