@@ -143,6 +143,8 @@ WRONG: list[tuple[str, str, dict[str, Any], list[tuple[str, str]]]] = [
     ),
     ("Erstatte 45 Euro für 5033", "refund", {"order": 5033, "amount": 450}, [("amount", "45")]),
     ("Schick es an ben@a.example", "send", {"to": "eve@b.example"}, [("to", "ben@a.example")]),
+    ("Refund order 5033.", "refund", {"id": 9917, "why": "broken"}, [("id", "5033")]),
+    ("Set the limit to 1.250.000", "set_limit", {"limit": 1250}, [("limit", "1.250.000")]),
     ("Remboursez la commande 5033", "refund", {"order": 5043}, [("order", "5033")]),
     (
         "Zahle 90 auf GB33 BUKB 2020 1555 5555 55",
@@ -197,6 +199,17 @@ def test_the_values_that_the_request_has_are_known() -> None:
     assert found.named == ("order", "to.0")
 
 
+def test_two_numbers_side_by_side_are_known_as_one_and_as_two() -> None:
+    given: Any = {"orders": [50331, 50342], "account": "5033150342"}
+    found = compared("Refund 50331 50342", "refund", given)
+    assert found == ((), ("orders.0", "orders.1", "account"))
+
+
+def test_an_iban_is_the_same_with_other_marks_between_its_groups() -> None:
+    found = compared(f"Pay 90 to {IBAN}", "pay", {"iban": "DE02-1203-0000-0000-2020-51"})
+    assert found == ((), ("iban",))
+
+
 def test_any_text_and_arguments_are_read() -> None:
     request = "1 " * 20_000 + "﷽ ٣٤ ²³ 5033"
     given: Any = {"a": None, "b": [], "c": {"d": True}, "e": "٣٤ 1.2.3,4 ,, 1e5", "f": 1e300}
@@ -226,6 +239,7 @@ def test_an_address_or_account_that_looks_alike_is_not_what_the_request_says(
         (IBAN, "DE02 1203 0000 0000 2020 51"),
         ("-45", -45),
         ("1.250", 1250),
+        ("1.250.000", 1250000),
         ("20%", 0.2),
         ("007", 7),
     ],
