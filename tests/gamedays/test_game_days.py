@@ -179,7 +179,13 @@ def test_standby_promoted(day: GameDay, server: PostgresServer, standbys: Standb
     assert day.statuses(*before) == ["completed"] * 2
     assert "none that commits wait for" in day.follow("Standby promoted", [0])[0]
     standbys.follow(second)
-    day.follow("Standby promoted", [1])
+    # The user of the journal is no superuser in production, so the page names the primary apart.
+    primary = {"PRIMARY": f"postgresql://upshot@127.0.0.1:{second}/postgres"}
+    day.until(
+        lambda: "streaming" in day.follow("Standby promoted", [1], given=primary)[0],
+        "the new standby is connected",
+    )
+    day.follow("Standby promoted", [2], given=primary)
     day.clears("UpshotNoSynchronousStandby")
     assert "a commit waits for it" in day.follow("Standby promoted", [0])[0]
     day.until(day.is_completed(*day.submit("Hello.")), "runs complete again")
