@@ -12,6 +12,7 @@ import traceback
 from collections.abc import Callable, Iterator
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field
+from functools import cache
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -91,16 +92,17 @@ _PLAIN = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f"}
 
 
 def _unescaped(text: str) -> str:
-    def char(found: re.Match[str]) -> str:
-        escape = found[0]
-        if len(escape) == 12:
-            pair = bytes.fromhex(escape[2:6] + escape[8:])
-            return pair.decode("utf-16-be", "replace")
-        if len(escape) > 2:
-            return chr(min(int(escape[2:], 16), 0x10FFFF))
-        return _PLAIN.get(escape[1], escape[1])
+    return _ESCAPE.sub(lambda found: _char(found[0]), text)
 
-    return _ESCAPE.sub(char, text)
+
+@cache
+def _char(escape: str) -> str:
+    if len(escape) == 12:
+        pair = bytes.fromhex(escape[2:6] + escape[8:])
+        return pair.decode("utf-16-be", "replace")
+    if len(escape) > 2:
+        return chr(min(int(escape[2:], 16), 0x10FFFF))
+    return _PLAIN.get(escape[1], escape[1])
 
 
 def readings(text: str) -> Iterator[str]:
@@ -115,7 +117,9 @@ def readings(text: str) -> Iterator[str]:
                 whole = digits[start_at:]
                 data = base64.b64decode(whole + "A" * (-len(whole) % 4))
                 yield data.decode("utf-8", "ignore")
-        text = _unescaped(text)
+        if (inner := _unescaped(text)) == text:
+            return
+        text = inner
 
 
 def tells(place: str | bytes, secret: str) -> bool:
@@ -281,7 +285,9 @@ def test_a_secret_shows_up_in_no_place(secret: str):
         logging.getLogger().removeHandler(logged)
     story.see("span", *[span.to_json() for span in sight.spans()])
     story.see("log record", *logged.lines)
-    assert [name for name, place in story.places.items() if tells(place, secret)] == []
+    # Many places say the same.
+    names = {place: name for name, place in story.places.items()}
+    assert [name for place, name in names.items() if tells(place, secret)] == []
 
 
 class _Records(logging.Handler):
