@@ -13,10 +13,11 @@ import pytest
 from tests.fleet.test_worker import Office, Steps, at_work
 from tests.postgres import NAMED, PostgresServer
 from tests.processes import start_python
-from upshot import Agent, App, JournalError, Misuse
+from upshot import Agent, App, JournalError, Misuse, ScriptedModel
 from upshot.fleet.worker import Worker
 from upshot.journal.postgres.tables import STEPS
 from upshot.journal.postgres.urls import split_url
+from upshot.journal.shared import JournalAway
 
 PROGRAM = """
 from upshot import Agent, App, ScriptedModel
@@ -85,6 +86,24 @@ async def test_a_worker_whose_server_is_away_for_long_goes_on_with_its_runs(
     effect = result.tool_outcomes[0].effect
     assert (len(office.done), effect) in [(0, "unknown"), (1, "unknown"), (1, "applied")]
     assert caplog.text.count("waits for it") == 1
+
+
+async def test_an_app_that_only_submits_writes_again_after_its_server_was_away_for_long(
+    ours: PostgresServer, database: str
+) -> None:
+    where = f"{ours.url(database)}?patience=0.05"
+    async with (
+        App([Agent("a", model=ScriptedModel([]))], journal=where) as app,
+        asyncio.timeout(60),
+    ):
+        before = await app.submit("a", "?")
+        ours.stop()
+        for _ in range(2):
+            with pytest.raises(JournalAway):
+                await app.submit("a", "While it is away.")
+        ours.start()
+        after = await app.submit("a", "!")
+        assert {one.run_id for one in await app.due()} == {before.id, after.id}
 
 
 @pytest.mark.parametrize("place", ["nowhere", "role"])

@@ -79,7 +79,7 @@ from upshot.fleet.submission import (
 from upshot.fleet.verifier import Verifier
 from upshot.journal.lease_holder import RunHeld
 from upshot.journal.memory_journal import MemoryJournal
-from upshot.journal.opening import open_journal
+from upshot.journal.opening import needs_renewal, open_journal
 from upshot.journal.shared import DueRun, InboxFilters, InboxItem, Submission, needs_shared
 from upshot.lazy import load_above
 from upshot.runs.limits.pacer import Pacer
@@ -236,12 +236,12 @@ class App:
             Misuse: The App has no journal, or one through which processes cannot share runs.
             JournalError: It cannot be opened.
         """
-        if self._journal is None:
+        if self._journal is None or needs_renewal(self._journal, self.journal):
             if self.journal is None:
                 raise Misuse("the App has no journal: give App(..., journal='runs.db')")
             opened = await self._opened.enter_async_context(open_journal(self.journal))
             needs_shared(opened)
-            self._journal = self._journal or opened
+            self._journal = opened
         return self._journal
 
     async def submit(

@@ -16,6 +16,7 @@ from upshot.contract.protocols import Journal
 from upshot.errors import Misuse, need_of_extra
 from upshot.journal.memory_journal import MemoryJournal
 from upshot.journal.postgres.urls import is_url
+from upshot.journal.shared import JournalAway
 
 if TYPE_CHECKING:
     from upshot.journal.postgres.postgres_journal import PostgresJournal
@@ -98,6 +99,16 @@ def ends_with_user(where: object) -> bool:
 
 def _block(manager: AbstractAsyncContextManager[J]) -> AbstractAsyncContextManager[J]:
     return Block(manager, call="upshot.open_journal(...)", name="journal")
+
+
+def needs_renewal(journal: Journal, place: object) -> bool:
+    """Whether its server was away for so long that it never writes again, but a new one would.
+
+    Args:
+        journal: An open journal.
+        place: What it was opened with; a journal that was given open is never renewed.
+    """
+    return isinstance(place, str) and isinstance(getattr(journal, "trouble", None), JournalAway)
 
 
 @asynccontextmanager
