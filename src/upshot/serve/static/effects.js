@@ -145,9 +145,9 @@ function doubtNode(one, changed) {
   return node;
 }
 
-/** Asks what the user saw of an effect before it is settled; null if the user goes back. A field on each card would cost: a browser's autofill lays out every card that has one. */
+/** Asks what the user saw before an effect is settled; null if the user goes back. A browser's autofill lays out each card that has a field. */
 export const seen = (/** @type {string} */ name, /** @type {boolean} */ applied) => asked(applied ? `${name} happened? It counts as done, and is not made again.` : `${name} did not happen? Its key becomes free, and a call may then make it.`,
-  "What you saw", { placeholder: "What you saw, such as re_123 at the bank", yes: applied ? "It happened" : "It did not happen", optional: true });
+  "What you saw, such as re_123 at the bank", { yes: applied ? "It happened" : "It did not happen", optional: true });
 
 export const words = (/** @type {boolean} */ applied) => (applied ? "it happened" : "it did not happen");
 

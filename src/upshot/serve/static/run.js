@@ -171,7 +171,7 @@ class RunPanel {
     requestAnimationFrame(() => this.toWanted());
   }
 
-  /** Reads what others note and settle, while the page is seen: the stream of a run has its events alone, and ends with it. */
+  /** Reads what others note and settle, while the page is seen: the run's stream has neither. */
   follows() {
     const look = () => {
       if (document.visibilityState === "hidden") return;

@@ -232,7 +232,7 @@ export function trouble(main, error) {
   }
 }
 
-/** Opens the run whose id, or the only one whose beginning of the id, a user has typed or pasted; else lists the runs with that text. */
+/** Opens the run of an id or of its beginning; else lists the runs with that text. */
 async function findRun(/** @type {HTMLInputElement} */ field) {
   const text = field.value.trim();
   if (!text) return;
@@ -336,7 +336,7 @@ export const chips = (path, filter, said) => Object.keys(said).filter((name) => 
   return local(path + listQuery({ ...filter, before: "", after: "", [name]: "" }), { class: "chip on", "aria-label": `Without: ${text}` }, `${text} ×`);
 });
 
-/** Points the link to the next page of a list, which is the same node as long as there is one: it may be about to be pressed. */
+/** Points the link to the next page of a list; it stays the same node, as it may be about to be pressed. */
 export function toNext(/** @type {HTMLElement} */ nav, /** @type {HTMLAnchorElement} */ link, /** @type {string | null | undefined} */ address) {
   if (!address) link.remove();
   else {
@@ -377,16 +377,10 @@ export function confirmed(question, yes) {
   });
 }
 
-/**
- * Asks for a line of text; null if the user goes back.
- * @param {string} question
- * @param {string} label
- * @param {{given?: string, placeholder?: string, yes?: string, optional?: boolean}} [options]
- * @returns {Promise<string | null>}
- */
-export function asked(question, label, { given = "", placeholder = label, yes = "Go", optional = false } = {}) {
+/** Asks for a line of text; null if the user goes back. @returns {Promise<string | null>} */
+export function asked(question, label, { yes = "Go", optional = false } = {}) {
   return new Promise((done) => {
-    const field = h("input", { value: given, required: !optional, autocomplete: "off", "aria-label": label, placeholder });
+    const field = h("input", { required: !optional, autocomplete: "off", "aria-label": label, placeholder: label });
     const box = h("dialog", { "aria-label": question, onclose: () => {
       done(box.returnValue === "yes" ? field.value.trim() : null);
       box.remove();

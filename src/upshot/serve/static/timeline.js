@@ -6,7 +6,7 @@ import { effectBadge, fill, h, money, say, tokensOf, took } from "./nodes.js";
 import { runPath, stream } from "./site.js";
 import { stepDetail } from "./step.js";
 
-// The rows of one section, which is not laid out while it is off screen: a frame lays out as few as come into view.
+// The rows of one section, which is not laid out while it is off screen.
 const CHUNK = 10;
 const TONES = { good: "good", odd: "odd", bad: "bad", plain: "plain" };
 // How far one key, button or notch of the wheel zooms, and the smallest part of a run that is shown.
@@ -115,7 +115,7 @@ export class Rows {
     return node;
   }
 
-  /** Shows or hides the steps of the child run that a row started; they are read when they are first shown. */
+  /** Shows or hides the steps of the child run that a row started. */
   turn(row, isWanted = !this.children.has(String(row.id))) {
     const id = String(row.id);
     const there = this.children.get(id);

@@ -38,7 +38,7 @@ export function parsed(text) {
   }
 }
 
-/** A text of a tool or model: JSON as a table or tree, other text as it is; folded if it is long, with a button that copies it. */
+/** A text of a tool or model: JSON as a table or tree, other text as it is; folded if it is long. */
 export function outputNode(text, what = "output") {
   const value = onlyResult(parsed(text) ?? text);
   const isText = typeof value === "string";
