@@ -49,7 +49,7 @@ function isRare(texts) {
 
 const median = (numbers) => [...numbers].sort((a, b) => a - b)[Math.floor(numbers.length / 2)];
 
-/** Whether each number is far from the others: by its distance from the median, measured by the usual distance. */
+/** Whether each number is far from the others, by its distance from the median. */
 function far(numbers) {
   const middle = median(numbers);
   if (!middle) return numbers.map(() => false);

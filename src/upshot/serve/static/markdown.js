@@ -52,7 +52,7 @@ function isTable(lines, at) {
   return ROW.test(lines[at]) && (at + 1 >= lines.length || (at + 2 >= lines.length && /^[ :|-]*$/.test(lines[at + 1])));
 }
 
-/** The blocks of a text: lists of lines with their kind; of an unfinished text only the last may still change. */
+/** The blocks of a text: lists of lines with their kind; only the last of an unfinished text may change. */
 function blocks(text) {
   const lines = text.replaceAll("\r\n", "\n").split("\n");
   const out = [];

@@ -30,7 +30,7 @@ function marked(node, text) {
 
 // ---- Nodes -----------------------------------------------------------------------------------------------------
 
-/** A node: h("a.link", {href}, "text", node, [nodes]); "on..." properties are listeners, null children are left out. */
+/** A node: h("a.link", {href}, "text", node, [nodes]); "on..." properties are listeners, and null is left out. */
 export function h(name, given, ...children) {
   const [tag, ...classes] = name.split(".");
   const node = document.createElement(tag || "div");

@@ -185,7 +185,7 @@ function partName(found, part, { long = false } = {}) {
 
 const endOf = (found, part) => new Date(Date.parse(part.since) + found.step_s * 1000).toISOString();
 
-/** Bars over time: *pieces* gives those of one part, from the bottom, each with its figure and what it leads to. */
+/** Bars over time: *pieces* gives those of one part, from the bottom. */
 function bars(found, label, height, shownTick, pieces) {
   const stacks = found.parts.map((part) => pieces(part));
   const most = Math.max(...stacks.map((stack) => stack.reduce((all, one) => all + one.value, 0)), 1e-9);

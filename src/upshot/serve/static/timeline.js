@@ -148,7 +148,7 @@ export class Rows {
     node.append(rows.node);
   }
 
-  /** The model call that asked for a row, else the last one before it, else the next; null if there is none. */
+  /** The model call that asked for a row, else the last before it, else the next. */
   modelOf(/** @type {Row & {id: number}} */ row) {
     if (row.kind === "model") return row;
     const models = [...this.rows.values()].filter((one) => one.kind === "model" && one.seq);
@@ -324,7 +324,7 @@ export class Timeline {
     return true;
   }
 
-  /** Shows or hides what the model saw for the selected step, or for the one with the focus, or at the last call. */
+  /** Shows or hides what the model saw for the selected step, the one with the focus, or the last call. */
   input() {
     const focused = document.activeElement?.closest?.("[data-row]");
     const found = focused && this.find(this.rows, focused);
