@@ -17,8 +17,8 @@ import { Verdict } from "./verdict.js";
 // How long one frame draws rows, and half as long messages; the rest follows in the next, so that a long run does not
 // stall the page.
 const SLICE_MS = 8;
-// How often the timeline follows the transcript while it scrolls.
-const MARK_MS = 150;
+// The timeline follows the transcript once it has rested for so long.
+const MARK_MS = 100;
 // The messages of one section, which is not laid out while it is off screen.
 const CHUNK = 10;
 // How often a page that is open looks for notes and settled effects.
@@ -411,10 +411,10 @@ class RunPanel {
     return mediaNode(`/api${runPath(this.id)}/events/${message.seq}/media/${at}`, one.media_type ?? "", one.name) ?? h("p.quiet", `${one.kind} ${name} (${one.media_type || "unknown type"})`);
   }
 
-  /** Marks the row of the message at the top of the transcript, a few times a second while it scrolls. */
+  /** Marks the row of the message at the top of the transcript once it rests: a frame draws new rows in one pane only. */
   mark() {
-    this.marking ||= setTimeout(() => {
-      this.marking = 0;
+    clearTimeout(this.marking);
+    this.marking = setTimeout(() => {
       const box = this.rightScroll.getBoundingClientRect();
       const found = /** @type {HTMLElement} */ (document.elementFromPoint(box.left + box.width / 2, box.top + 24)?.closest(".message"));
       this.timeline.rows.node.querySelector(".here")?.classList.remove("here");
