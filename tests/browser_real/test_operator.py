@@ -273,6 +273,8 @@ async def test_a_step_that_is_chosen_shows_its_message(shop: Any, page_of: Any) 
     page = await page_of(client.url + f"/runs/{made.id}")
     rows = page.locator("button.row.tool")
     await expect(rows).to_have_count(420)
+    # Messages are drawn after the rows.
+    await expect(page.locator(".transcript .message.tool")).to_have_count(420)
     count = await rows.count()
     for at in (count // 2, 40, count - 60, count // 3, count // 5):
         await page.evaluate(f"document.querySelectorAll('button.row.tool')[{at}].click()")

@@ -267,6 +267,7 @@ async def test_what_is_unknown_for_long_leads_to_the_effects_of_that_age(
         _, found = await client.by("oz").get("/api/effects?state=unknown")
         page = await page_of(client.url)
         young = page.get_by_role("region", name="Waiting").locator('[data-mark^="unknown under"]')
+        await expect(young.locator(".num")).to_have_text(re.compile(r"\d"))
         said = number_in(await young.locator(".num").inner_text())
         assert said == len(found["effects"]) > 0
         await young.click()
@@ -352,6 +353,8 @@ async def test_the_slowest_tool_and_its_slowest_call_are_found_at_once(
     await page.go_back()
     await page.get_by_role("link", name="Most calls").click()
     await page.wait_for_url("**/tools?sort=calls")
+    order = page.locator('[data-mark="sort calls"]')
+    await expect(order).to_have_attribute("aria-current", "true")
     counts = [
         number_in(await one.inner_text())
         for one in await page.locator(".tools [data-mark$=' calls']").all()
