@@ -179,6 +179,8 @@ async def test_the_input_shows_what_compaction_hid(site: Any, page_of: Any) -> N
     app, client = site
     run_id = await run_of(app, "memo", "Please compact.")
     page = await page_of(f"{client.url}/runs/{run_id}")
+    # The last row is drawn once the stream of the run has ended.
+    await page.wait_for_load_state("networkidle")
     await page.locator("button.row.model").last.click()
     await page.keyboard.press("i")
     hidden = page.locator(".raw details", has_text="hidden by compaction")
