@@ -227,6 +227,7 @@ async def judge(app: App, runs: list[RunHandle], effects: Path, fleet: Fleet) ->
             else:
                 assert record.effect == "unknown" and count <= 1, (run.id, record)
                 unknown += 1
+    assert set_aside <= len(runs) // 100
     waits = sorted(
         next(time for time in times[run_id] if time > at) - at
         for at, run_ids in fleet.kills

@@ -242,7 +242,7 @@ function costsByDay(days, currency, address) {
   if (!(sum > 0)) return null;
   return h("figure.days", h("figcaption", address ? h("a", { href: address }, `Cost by day, ${currency}`) : "Cost by day", h("span.quiet", ` ${shown(sum)} in ${many(days.length, "day")}`)),
     h("ol", days.map((day) => {
-      const bar = h("span.pole");
+      const bar = h("span.column");
       bar.style.height = `${Math.max(2, (100 * of(day)) / most)}%`;
       return h("li", { title: told(day) }, bar, h("span.away", told(day)));
     })));
